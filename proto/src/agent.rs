@@ -1,0 +1,244 @@
+//! What passes between coordd and the agent processes that it starts.
+//!
+//! An agent process gets its [`Bootstrap`] on stdin, connects, says hello with its credentials, and then makes
+//! calls ([`crate::request::Request`]) that it repeats with the same key until they are answered, whatever happens to the
+//! daemon meanwhile. [`Report`]s are the data plane: they may be lost, and never pass the daemon's core.
+
+use crate::entry::{Entry, Origin};
+use crate::json::Json;
+use crate::notification::{FailureClass, RunStatus, Usage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// All that a new agent process is told, as one JSON document on its stdin, ended by end of file.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bootstrap {
+    /// The agent's id.
+    pub agent: String,
+    /// Which run of its process this is.
+    pub incarnation: u32,
+    /// The secret of this incarnation.
+    pub token: String,
+    /// coordd's socket.
+    pub socket: String,
+    /// The session's id.
+    pub session: String,
+    /// The agent's name.
+    pub name: String,
+    /// What it may ask of coordd.
+    pub role: Role,
+    /// The session's mode.
+    pub mode: Mode,
+    /// The definition's name, as in `worker`.
+    pub agent_type: String,
+    /// What it was started for, in a few words.
+    pub description: String,
+    /// Its working directory.
+    pub cwd: String,
+    /// The folder that it owns: transcript, outcomes, outbox.
+    pub state_dir: String,
+    /// The session's scratchpad, when it is on.
+    #[serde(default)]
+    pub scratchpad: Option<String>,
+    /// The model to use.
+    pub model: Model,
+    /// Whether the small set of tools is offered (G-6).
+    #[serde(default)]
+    pub simple_tools: bool,
+    /// The environment for itself and its tools, already reduced to what is allowed.
+    pub env: BTreeMap<String, String>,
+    /// How long it may go on.
+    pub limits: AgentLimits,
+    /// What needs no approval, what does, and what is refused.
+    pub permissions: Permissions,
+    /// How many runs have ended before.
+    #[serde(default)]
+    pub runs_before: u32,
+}
+
+/// What an agent may do to coordd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A lead that plans and delegates with orchestration tools alone.
+    Coordinator,
+    /// A lead with the full tools.
+    Lead,
+    /// Works on one task; cannot start or message others.
+    Worker,
+}
+
+/// How a session's lead works (G-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The lead delegates everything.
+    Coordinator,
+    /// Agents without a type continue the lead's own context.
+    Fork,
+    /// The lead works itself and may delegate.
+    Normal,
+}
+
+/// Which model, without its key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// Who serves it.
+    pub provider: Provider,
+    /// Its name at that provider.
+    #[serde(default)]
+    pub name: String,
+    /// Where, when not at the provider's usual address.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The script, for the rehearsal model; none means the one that is built in.
+    #[serde(default)]
+    pub rehearsal_file: Option<String>,
+}
+
+/// Who serves a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// The Anthropic Messages API, or a server that speaks it.
+    Anthropic,
+    /// OpenAI-compatible Chat Completions.
+    Openai,
+    /// The scripted model that is built in.
+    Rehearsal,
+}
+
+/// How long an agent may go on (W-7). Zero means without bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentLimits {
+    /// Model calls in one run.
+    #[serde(default)]
+    pub turns: u32,
+    /// Wall time of one run, in milliseconds.
+    #[serde(default)]
+    pub run_ms: u64,
+    /// Tokens of one run.
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// Rules in the form `Tool` or `Tool(pattern)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permissions {
+    /// `default`, `acceptEdits`, `plan`, `dontAsk` or `bypassPermissions`; empty means `acceptEdits`.
+    #[serde(default)]
+    pub mode: String,
+    /// Needs no approval.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Is asked for.
+    #[serde(default)]
+    pub ask: Vec<String>,
+    /// Is refused.
+    #[serde(default)]
+    pub deny: Vec<String>,
+}
+
+/// How a run ended; written to disk by the agent process before it is reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunOutcome {
+    /// How.
+    pub status: RunStatus,
+    /// For failures: what to do about it.
+    #[serde(default)]
+    pub class: Option<FailureClass>,
+    /// For people: why it did not complete.
+    #[serde(default)]
+    pub reason: String,
+    /// The worker's last words; what there is, when it was cut off (W-9).
+    #[serde(default)]
+    pub result: String,
+    /// What the run used.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// What coordd tells an agent process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Put this into the conversation at the next tool round, or start a run with it, write it to
+    /// disk, then acknowledge. It may come again; its id tells.
+    Deliver {
+        /// The message's id.
+        message: String,
+        /// Who it is from.
+        origin: Origin,
+        /// The text as the model is to read it.
+        text: String,
+        /// Set on a request to finish and end: the run ends after the current turn.
+        shutdown: bool,
+    },
+    /// End the turn and all processes of its tools, report the run as killed, and exit.
+    Stop {
+        /// Who asked, for the transcript.
+        reason: String,
+    },
+    /// End the current run only and wait for the next prompt. For leads.
+    Interrupt {},
+    /// Nothing is open any more: exit.
+    Exit {},
+}
+
+/// Data plane: what an agent process tells about its work. Best effort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// A transcript entry, already on disk.
+    Entry {
+        /// The entry.
+        entry: Entry,
+    },
+    /// A piece of text of the answer that the model is writing.
+    Delta {
+        /// The piece.
+        text: String,
+    },
+    /// What it is doing now.
+    Activity {
+        /// Its current activity.
+        activity: Activity,
+    },
+}
+
+/// What an agent is doing, for status views.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// `thinking`, `running Bash`, `waiting for approval`, `waiting 30 s: rate limited`, `idle`.
+    pub doing: String,
+    /// Model calls in this run.
+    #[serde(default)]
+    pub turns: u32,
+    /// What the run has used so far.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// The input of a tool that an approval is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The tool.
+    pub tool: String,
+    /// Its whole input.
+    pub input: Json,
+    /// Why it is asked.
+    #[serde(default)]
+    pub reason: String,
+    /// A rule that would allow it, as in `Bash(cargo test *)`.
+    #[serde(default)]
+    pub rule: String,
+}
+
+impl std::fmt::Debug for Bootstrap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bootstrap")
+            .field("agent", &self.agent)
+            .field("incarnation", &self.incarnation)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! One line of an agent's transcript: what is kept on disk by the agent process, and what `attach` and `logs` show.
+
+use crate::WallMs;
+use crate::json::Json;
+use crate::notification::{Notification, RunStatus, Usage};
+use serde::{Deserialize, Serialize};
+
+/// One entry. Entries of an agent are numbered from 1 without gaps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its number.
+    pub seq: u64,
+    /// When it was made.
+    pub at_ms: WallMs,
+    /// The run that it belongs to, from 1.
+    pub run: u32,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened in a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Text that entered the conversation in the user's role.
+    Input {
+        /// Who it is from. Only [`Origin::User`] carries the user's authority.
+        origin: Origin,
+        /// The delivered message that it is, for deduplication.
+        #[serde(default)]
+        message: Option<String>,
+        /// The text as the model reads it.
+        text: String,
+    },
+    /// Text that the model wrote.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The model called a tool.
+    ToolCall {
+        /// The call's id, unique in the transcript.
+        call: String,
+        /// The tool's name.
+        tool: String,
+        /// The tool's input.
+        input: Json,
+    },
+    /// A tool answered.
+    ToolResult {
+        /// The call's id.
+        call: String,
+        /// What the model reads.
+        text: String,
+        /// Whether it tells of a failure.
+        is_error: bool,
+    },
+    /// One model call ended; what it used.
+    Turn {
+        /// What it used.
+        usage: Usage,
+    },
+    /// The run ended.
+    RunEnded {
+        /// How.
+        status: RunStatus,
+        /// Why, for people; empty when completed.
+        #[serde(default)]
+        reason: String,
+    },
+}
+
+/// Where user-role text came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The user typed it.
+    User {},
+    /// Another agent of the session sent it.
+    Agent {
+        /// Its name.
+        name: String,
+    },
+    /// The end of a worker's run. Shown to people as this, never as the user's words (N-2).
+    Notification {
+        /// What the text says.
+        notification: Notification,
+    },
+    /// coordd itself: context, or a word about limits.
+    System {},
+}

@@ -1,0 +1,350 @@
+//! What can be asked of coordd. Which role may ask for what is in `PROTOCOL.md`; the core decides it.
+//!
+//! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names an agent it takes
+//! `name`, an agent id, or `session/name`.
+
+use crate::agent::{Model, Permissions, Question, RunOutcome};
+use crate::json::Json;
+use crate::message::Body;
+use crate::view::TaskStatus;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One request. All are safe to repeat with the same idempotency key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Answers with `done`.
+    Ping {},
+    /// Answers with `daemon`.
+    DaemonStatus {},
+    /// Ends the daemon.
+    DaemonStop {
+        /// Whether agents go on without it (for a restart) or are stopped in order.
+        #[serde(default)]
+        keep_agents: bool,
+    },
+
+    /// Makes a session with its lead. Answers with `session`.
+    SessionNew {
+        /// How.
+        session: Box<NewSession>,
+    },
+    /// Lists sessions, newest first. Answers with `sessions`.
+    SessionList {},
+    /// One session with all its agents. Answers with `session_detail`.
+    SessionShow {
+        /// Which.
+        session: String,
+    },
+    /// Stops all agents of a session; undelivered messages are kept. Answers with `stopped` when they are gone.
+    SessionStop {
+        /// Which.
+        session: String,
+    },
+    /// Lets the agents of a stopped session run again, in the session's own mode. Answers with `resumed`.
+    SessionResume {
+        /// Which.
+        session: String,
+        /// The environment from now on; empty keeps the old one.
+        #[serde(default)]
+        env: BTreeMap<String, String>,
+        /// The caller's `CLAUDE_CODE_COORDINATOR_MODE`, to tell of a mismatch (G-4).
+        #[serde(default)]
+        mode_variable: Option<String>,
+    },
+    /// Removes a session, its transcripts, scratchpad and team. Answers with `removed`.
+    SessionRemove {
+        /// Which.
+        session: String,
+        /// Stop it first if it is live.
+        #[serde(default)]
+        force: bool,
+    },
+
+    /// The user's words to a session's lead, or to one agent. Answers with `sent`.
+    Prompt {
+        /// Which session.
+        session: String,
+        /// Which agent; none means the lead.
+        #[serde(default)]
+        agent: Option<String>,
+        /// The words, at most [`crate::message::BODY_LEN_MAX`] bytes.
+        text: String,
+    },
+    /// Ends the lead's current run; its process stays and waits. Answers with `done`.
+    Interrupt {
+        /// Which session.
+        session: String,
+    },
+    /// A message to a name, to everyone, or to another process or session (M-1). Answers with `sent`.
+    Send {
+        /// The sender's session; agents leave it empty.
+        #[serde(default)]
+        session: String,
+        /// The address.
+        to: String,
+        /// What is said.
+        body: Body,
+        /// In a few words; for lists.
+        #[serde(default)]
+        summary: String,
+    },
+    /// What became of a message (M-11). Answers with `receipt`.
+    Receipt {
+        /// Its id.
+        message: String,
+    },
+
+    /// Starts a worker (C-4). Answers with `spawned`, or with `ran` when `wait` is set.
+    AgentSpawn {
+        /// How.
+        agent: Box<NewAgent>,
+    },
+    /// Ends an agent's run and process (W-6). Answers with `stopped` when it is gone.
+    AgentStop {
+        /// Which.
+        agent: String,
+    },
+    /// One agent. Answers with `agent`.
+    AgentShow {
+        /// Which.
+        agent: String,
+    },
+    /// A page of an agent's transcript. Answers with `transcript`.
+    Transcript {
+        /// Which agent; a session means its lead.
+        agent: String,
+        /// The first entry wanted, from 1; 0 means the last `limit` ones.
+        #[serde(default)]
+        from: u64,
+        /// At most so many entries; 0 means 200.
+        #[serde(default)]
+        limit: u32,
+    },
+
+    /// Asks the user, through coordd, whether a tool may run; answered when the user has answered. Answers with `permitted`.
+    PermissionAsk {
+        /// What.
+        question: Question,
+    },
+    /// Open questions. Answers with `permissions`.
+    PermissionList {
+        /// Of one session, or of all when empty.
+        #[serde(default)]
+        session: String,
+    },
+    /// Answers a question. Only users may. Answers with `done`.
+    PermissionAnswer {
+        /// Its id.
+        id: String,
+        /// The answer.
+        allow: bool,
+        /// Also allow what the question's rule covers from now on, in this session.
+        #[serde(default)]
+        always: bool,
+        /// What the agent is told when denied.
+        #[serde(default)]
+        reason: String,
+    },
+
+    /// Gives the result of the whole job in a structured form; refused while workers run. Answers with `done`.
+    StructuredOutput {
+        /// Anything, at most 64 KiB.
+        output: Json,
+    },
+
+    /// Makes the session's team (T-1). Answers with `team`.
+    TeamCreate {
+        /// The session; agents leave it empty.
+        #[serde(default)]
+        session: String,
+        /// Its name; empty for a made-up one.
+        #[serde(default)]
+        name: String,
+        /// What it is for.
+        #[serde(default)]
+        description: String,
+        /// The lead's type in the team file; empty means the mode's name.
+        #[serde(default)]
+        agent_type: String,
+    },
+    /// Deletes the session's team (T-3). Answers with `team_deleted`.
+    TeamDelete {
+        /// The session or team; agents leave it empty.
+        #[serde(default)]
+        session: String,
+    },
+    /// Lists teams. Answers with `teams`.
+    TeamList {},
+    /// One team. Answers with `team`.
+    TeamShow {
+        /// Its name, or a session.
+        team: String,
+    },
+
+    /// Adds a task to a team's list (T-4). Answers with `task`.
+    TaskCreate {
+        /// The team or session.
+        team: String,
+        /// In a few words.
+        subject: String,
+        /// In full.
+        #[serde(default)]
+        description: String,
+        /// Tasks that must be done first.
+        #[serde(default)]
+        blocked_by: Vec<u32>,
+    },
+    /// Lists a team's tasks. Answers with `tasks`.
+    TaskList {
+        /// The team or session.
+        team: String,
+    },
+    /// One task. Answers with `task`.
+    TaskGet {
+        /// The team or session.
+        team: String,
+        /// Which.
+        task: u32,
+    },
+    /// Changes a task. Claiming (an owner on a task that has none) is atomic. Answers with `task`.
+    TaskUpdate {
+        /// The team or session.
+        team: String,
+        /// Which.
+        task: u32,
+        /// The new state, if it changes.
+        #[serde(default)]
+        status: Option<TaskStatus>,
+        /// The new owner, if it changes; empty gives it back.
+        #[serde(default)]
+        owner: Option<String>,
+    },
+
+    /// The files in a session's scratchpad. Answers with `files`.
+    ScratchpadList {
+        /// Which session.
+        session: String,
+    },
+    /// One file of a session's scratchpad, at most 512 KiB of it. Answers with `file`.
+    ScratchpadShow {
+        /// Which session.
+        session: String,
+        /// Relative to the scratchpad.
+        path: String,
+    },
+
+    /// What was used, by session and agent. Answers with `usage`.
+    Usage {
+        /// Of one session, or of all when empty.
+        #[serde(default)]
+        session: String,
+    },
+
+    /// From now on, this connection is told of events. Answers with `subscribed`.
+    Subscribe {
+        /// Of one session, or of all when empty.
+        #[serde(default)]
+        session: String,
+        /// Events after this number first, as far as they are kept; none means from now on.
+        #[serde(default)]
+        after: Option<u64>,
+    },
+    /// Like `subscribe` for one session, and with transcripts: the conversation so far, `caught_up`, then live. Answers with `subscribed`.
+    Attach {
+        /// Which session.
+        session: String,
+        /// Of one agent only; empty for the lead with the workers' activity.
+        #[serde(default)]
+        agent: String,
+        /// How many entries from before; none means all that there is, at most 2,000.
+        #[serde(default)]
+        history: Option<u32>,
+    },
+
+    /// Agents only: these messages are in the conversation, in this run. Answers with `done`.
+    Acknowledge {
+        /// Their ids.
+        messages: Vec<String>,
+        /// The run that they are part of.
+        run: u32,
+    },
+    /// Agents only: a run ended. Answers with `run_recorded`.
+    RunEnded {
+        /// Which.
+        run: u32,
+        /// How.
+        outcome: RunOutcome,
+    },
+}
+
+/// How a session is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewSession {
+    /// Its name; empty for one made of the folder's name.
+    #[serde(default)]
+    pub name: String,
+    /// Its working directory, absolute.
+    pub cwd: String,
+    /// `coordinator`, `normal` or `fork`, when the command line said so; wins over the variable.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The caller's `CLAUDE_CODE_COORDINATOR_MODE` (G-2).
+    #[serde(default)]
+    pub mode_variable: Option<String>,
+    /// The caller's `CLAUDE_CODE_SIMPLE` (G-6).
+    #[serde(default)]
+    pub simple_variable: Option<String>,
+    /// The environment for agents: what the caller has, reduced to what is allowed.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// The model of its agents.
+    pub model: Model,
+    /// Rules about approvals.
+    #[serde(default)]
+    pub permissions: Permissions,
+    /// Whether there is a scratchpad; on when missing.
+    #[serde(default = "yes")]
+    pub scratchpad: bool,
+    /// Model calls in one run of a worker; 0 for the default.
+    #[serde(default)]
+    pub max_turns: u32,
+    /// Seconds of one run of a worker; 0 for the default.
+    #[serde(default)]
+    pub run_s: u32,
+    /// Workers running at once; 0 for the default.
+    #[serde(default)]
+    pub workers: u32,
+    /// The first prompt, if any.
+    #[serde(default)]
+    pub prompt: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How a worker is started (C-7). Unknown fields are refused at the tool, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NewAgent {
+    /// In a few words, for lists.
+    pub description: String,
+    /// The task, whole: the worker sees nothing else.
+    pub prompt: String,
+    /// The definition; empty means the mode's default.
+    #[serde(default)]
+    pub subagent_type: String,
+    /// Its name; empty for one made of the description.
+    #[serde(default)]
+    pub name: String,
+    /// Ignored in coordinator mode, and the answer says so (C-6).
+    #[serde(default)]
+    pub model: String,
+    /// research, synthesis, implementation, verification, or empty.
+    #[serde(default)]
+    pub phase: String,
+    /// Wait for the end of the run and answer with its result (F-1).
+    #[serde(default)]
+    pub wait: bool,
+}

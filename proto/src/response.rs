@@ -1,0 +1,213 @@
+//! What a granted request is answered with.
+
+use crate::agent::RunOutcome;
+use crate::entry::Entry;
+use crate::message::{Receipt, SendResult};
+use crate::notification::Usage;
+use crate::view::{AgentView, DaemonView, PermissionView, SessionView, TaskView, TeamView};
+use serde::{Deserialize, Serialize};
+
+/// One response; [`crate::request::Request`] says which comes to what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// Done, and there is nothing more to say.
+    Done {},
+    /// The daemon.
+    Daemon {
+        /// It.
+        daemon: DaemonView,
+    },
+    /// A session.
+    Session {
+        /// It.
+        session: SessionView,
+    },
+    /// Sessions.
+    Sessions {
+        /// Newest first.
+        sessions: Vec<SessionView>,
+    },
+    /// A session with its agents.
+    SessionDetail {
+        /// It.
+        session: SessionView,
+        /// The lead first, then workers in the order of their making.
+        agents: Vec<AgentView>,
+    },
+    /// Agents were stopped.
+    Stopped {
+        /// The names of those that had a process, which is gone.
+        agents: Vec<String>,
+        /// Messages that went back to their senders.
+        bounced: u32,
+    },
+    /// A session may run again.
+    Resumed {
+        /// It.
+        session: SessionView,
+        /// When the mode was switched: one line that says which way (G-4).
+        #[serde(default)]
+        note: String,
+        /// Messages that waited and will now be delivered.
+        waiting_messages: u32,
+        /// Names of agents that were in the middle of a run when they were stopped.
+        interrupted: Vec<String>,
+    },
+    /// A session is gone.
+    Removed {
+        /// What was removed.
+        removed: Vec<String>,
+        /// What could not be, with the reason.
+        kept: Vec<String>,
+    },
+    /// What came of a send, a row for each receiver.
+    Sent {
+        /// The rows.
+        results: Vec<SendResult>,
+    },
+    /// What became of a message.
+    Receipt {
+        /// It.
+        receipt: Receipt,
+    },
+    /// A worker was started or waits for a place.
+    Spawned {
+        /// Its id.
+        agent: String,
+        /// Its name.
+        name: String,
+        /// `started`, or what it waits for.
+        state: String,
+        /// What the caller should know, as that `model` was ignored.
+        #[serde(default)]
+        note: String,
+    },
+    /// A worker was started and its run has ended.
+    Ran {
+        /// Its id.
+        agent: String,
+        /// Its name.
+        name: String,
+        /// How it ended.
+        outcome: RunOutcome,
+    },
+    /// An agent.
+    Agent {
+        /// It.
+        agent: AgentView,
+    },
+    /// A page of a transcript.
+    Transcript {
+        /// In order.
+        entries: Vec<Entry>,
+        /// The number of the last entry that there is.
+        last: u64,
+    },
+    /// The user's answer.
+    Permitted {
+        /// Whether the tool may run.
+        allow: bool,
+        /// What the agent is told when not.
+        #[serde(default)]
+        reason: String,
+        /// A rule that holds from now on.
+        #[serde(default)]
+        rule: String,
+    },
+    /// Questions.
+    Permissions {
+        /// Oldest first.
+        permissions: Vec<PermissionView>,
+    },
+    /// A team.
+    Team {
+        /// It.
+        team: TeamView,
+    },
+    /// Teams.
+    Teams {
+        /// By name.
+        teams: Vec<TeamView>,
+    },
+    /// A team is gone.
+    TeamDeleted {
+        /// Its name.
+        name: String,
+        /// What was removed.
+        removed: Vec<String>,
+        /// What could not be, with the reason.
+        kept: Vec<String>,
+    },
+    /// A task.
+    Task {
+        /// It.
+        task: TaskView,
+    },
+    /// Tasks.
+    Tasks {
+        /// By number.
+        tasks: Vec<TaskView>,
+    },
+    /// Files of a scratchpad.
+    Files {
+        /// The scratchpad's path.
+        root: String,
+        /// By path, at most 1,000.
+        files: Vec<FileRow>,
+        /// Whether there are more.
+        truncated: bool,
+    },
+    /// A file of a scratchpad.
+    File {
+        /// Its text; what is not UTF-8 is replaced.
+        text: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Whether `text` ends early.
+        truncated: bool,
+    },
+    /// What was used.
+    Usage {
+        /// A row for each agent.
+        rows: Vec<UsageRow>,
+        /// The sum.
+        total: Usage,
+    },
+    /// Events follow.
+    Subscribed {
+        /// The number of the last event so far.
+        seq: u64,
+        /// Changes whenever the daemon starts.
+        boot: String,
+    },
+    /// A run's end is on disk.
+    RunRecorded {
+        /// Whether the agent process may exit.
+        exit: bool,
+    },
+}
+
+/// A file of a scratchpad.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRow {
+    /// Relative to the scratchpad.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last written.
+    pub modified_ms: crate::WallMs,
+}
+
+/// What an agent used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRow {
+    /// The session's name.
+    pub session: String,
+    /// The agent's name.
+    pub agent: String,
+    /// How many runs of it have ended.
+    pub runs: u32,
+    /// What they used.
+    pub usage: Usage,
+}

@@ -1,0 +1,248 @@
+//! What things look like from outside: the rows of `ls` and `status`.
+
+use crate::WallMs;
+use crate::agent::{Activity, Mode, Model, Question, Role};
+use crate::json::Json;
+use crate::notification::{FailureClass, RunStatus, Usage};
+use serde::{Deserialize, Serialize};
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// Its id, a UUID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its mode, fixed at creation.
+    pub mode: Mode,
+    /// Where it works.
+    pub cwd: String,
+    /// Whether its agents may run.
+    pub state: SessionState,
+    /// When it was made.
+    pub created_ms: WallMs,
+    /// The lead's agent id.
+    pub lead: String,
+    /// The model of its agents.
+    pub model: Model,
+    /// The scratchpad, when it is on.
+    #[serde(default)]
+    pub scratchpad: Option<String>,
+    /// The team, when there is one.
+    #[serde(default)]
+    pub team: Option<String>,
+    /// Agents by state: running, waiting for a place, and all.
+    pub running: u32,
+    /// Agents that wait for a place.
+    pub waiting: u32,
+    /// All agents, the lead included.
+    pub agents: u32,
+    /// Open questions to the user.
+    pub questions: u32,
+    /// What all runs used.
+    pub usage: Usage,
+    /// The structured output, once given.
+    #[serde(default)]
+    pub output: Option<Json>,
+}
+
+/// Whether a session's agents may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// They may; a message wakes them.
+    Live,
+    /// They may not until it is resumed.
+    Stopped,
+}
+
+/// An agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentView {
+    /// Its id, `a` and 16 hexadecimal digits.
+    pub id: String,
+    /// Its name, unique in its session for ever.
+    pub name: String,
+    /// Its session.
+    pub session: String,
+    /// Its role.
+    pub role: Role,
+    /// Its definition.
+    pub agent_type: String,
+    /// What it was started for.
+    pub description: String,
+    /// The phase it was started in: research, synthesis, implementation, verification, or empty.
+    pub phase: String,
+    /// What it is at.
+    pub state: AgentState,
+    /// How many runs of it have ended.
+    pub runs: u32,
+    /// Its process, when it has one.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// Which run of its process.
+    pub incarnation: u32,
+    /// When the open run began.
+    #[serde(default)]
+    pub run_started_ms: Option<WallMs>,
+    /// What it is doing now.
+    #[serde(default)]
+    pub activity: Option<Activity>,
+    /// What all its runs used.
+    pub usage: Usage,
+    /// How its last run ended.
+    #[serde(default)]
+    pub last: Option<LastRun>,
+    /// Undelivered messages.
+    pub mail: u32,
+    /// The transcript's path.
+    pub transcript: String,
+}
+
+/// What an agent is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    /// Waits for a place among the running.
+    Waiting,
+    /// Its process starts, or was lost sight of and is expected back.
+    Starting,
+    /// Works on a run.
+    Running,
+    /// Waits for the user's answer.
+    NeedsInput,
+    /// Its process waits for a prompt.
+    Idle,
+    /// Is being stopped.
+    Stopping,
+    /// Has no process; a message resumes it.
+    Stopped,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// How.
+    pub status: RunStatus,
+    /// What to do about a failure.
+    #[serde(default)]
+    pub class: Option<FailureClass>,
+    /// Why, for people.
+    #[serde(default)]
+    pub reason: String,
+    /// What it reported, cut to 1,000 characters here; the transcript has it all.
+    #[serde(default)]
+    pub result: String,
+    /// When it ended.
+    pub ended_ms: WallMs,
+    /// Whether it used so little that its findings deserve doubt (N-6).
+    #[serde(default)]
+    pub thin: bool,
+}
+
+/// An open or answered question to the user.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PermissionView {
+    /// Its id, as in `p3`.
+    pub id: String,
+    /// The session.
+    pub session: String,
+    /// Who asks: the agent's name.
+    pub agent: String,
+    /// Where it works.
+    pub cwd: String,
+    /// What is asked.
+    pub question: Question,
+    /// When.
+    pub asked_ms: WallMs,
+    /// The answer, once there is one.
+    #[serde(default)]
+    pub allowed: Option<bool>,
+}
+
+/// A team.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TeamView {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The session that leads it.
+    pub session: String,
+    /// When it was made.
+    pub created_ms: WallMs,
+    /// Its file.
+    pub file: String,
+    /// Its members.
+    pub members: Vec<MemberView>,
+}
+
+/// A member of a team.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberView {
+    /// `name@team`.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its definition.
+    pub agent_type: String,
+    /// What it is at.
+    pub state: AgentState,
+}
+
+/// A task of a team's list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskView {
+    /// Its number.
+    pub id: u32,
+    /// In a few words.
+    pub subject: String,
+    /// In full.
+    pub description: String,
+    /// How far it is.
+    pub status: TaskStatus,
+    /// Who has it, by name.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Unfinished tasks that must be done first.
+    #[serde(default)]
+    pub blocked_by: Vec<u32>,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Nobody works on it.
+    Pending,
+    /// Its owner works on it.
+    InProgress,
+    /// Done.
+    Completed,
+}
+
+/// The daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DaemonView {
+    /// As in `coordd --version`.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// When it started.
+    pub started_ms: WallMs,
+    /// Its socket.
+    pub socket: String,
+    /// Where its state lies.
+    pub state_dir: String,
+    /// Sessions, live and stopped.
+    pub sessions: u32,
+    /// Agents with a process.
+    pub agents_running: u32,
+    /// Open connections.
+    pub peers: u32,
+    /// What is not as it should be, a sentence each; empty when all is well.
+    #[serde(default)]
+    pub degraded: Vec<String>,
+    /// Whether systemd started it.
+    pub under_systemd: bool,
+}
