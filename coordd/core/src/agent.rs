@@ -1,0 +1,223 @@
+//! An agent, and where it is in its life.
+//!
+//! ```text
+//!             mail                 place free               process ended, nothing to do
+//!   Down ───────────▶ Waiting ───────────────▶ Up ─────────────────────────────────────▶ Down
+//!    ▲                   │                     │ │ ended in the middle of a run
+//!    │                   │                     │ └──────────▶ Waiting (at most CRASHES_MAX times)
+//!    └──── stop ─────────┘                     │ stop
+//!    ▲                                         ▼
+//!    └──────────── process ended ────────── Stopping
+//! ```
+//!
+//! A *run* is inside of that: it opens when the agent acknowledges a message that it did not get in the
+//! middle of another run, and ends with an outcome. A worker's process ends with its run; a lead's stays.
+
+use crate::id::{AgentId, MessageId, SessionId};
+use crate::name::Name;
+use crate::role::Role;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+/// An agent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its id.
+    pub id: AgentId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its name, unique in its session for ever.
+    pub name: Name,
+    /// What it may ask for.
+    pub role: Role,
+    /// Its definition.
+    pub agent_type: String,
+    /// What it was started for.
+    pub description: String,
+    /// The phase it was started in, or empty.
+    pub phase: String,
+    /// When it was made.
+    pub created_ms: u64,
+    /// Whether the caller waits for its first run instead of being notified (F-1).
+    #[serde(default)]
+    pub waited_for: bool,
+    /// Where it is.
+    pub life: Life,
+    /// How often a process was started for it.
+    pub incarnation: u32,
+    /// The secret of the present incarnation.
+    pub token: String,
+    /// The present incarnation's process, once known.
+    #[serde(default)]
+    pub process: Option<Process>,
+    /// The number of the last run that ended; runs count from 1.
+    pub runs: u32,
+    /// When the open run began, if one is open.
+    #[serde(default)]
+    pub run_opened_ms: Option<u64>,
+    /// Processes in a row that ended in the middle of things.
+    #[serde(default)]
+    pub crashes: u32,
+    /// Its place in the queue of the waiting; lower comes first.
+    #[serde(default)]
+    pub queued: u64,
+    /// What its ended runs used.
+    #[serde(default)]
+    pub usage: Usage,
+    /// How its last run ended.
+    #[serde(default)]
+    pub last: Option<LastRun>,
+    /// Messages that are not yet in its conversation, in order.
+    #[serde(default)]
+    pub mailbox: VecDeque<MessageId>,
+}
+
+/// Where an agent is in its life.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    /// No process; mail wakes it.
+    Down,
+    /// Wants a process and waits for a place.
+    Waiting,
+    /// Has a process, or one is being started.
+    Up,
+    /// Its process is being ended.
+    Stopping {
+        /// Who asked.
+        by: String,
+        /// Whether mail that it has not read stays for later; otherwise it goes back to its senders.
+        keep_mail: bool,
+    },
+}
+
+/// A process that cannot be taken for another (rel-32).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// The boot that both numbers belong to.
+    pub boot_id: String,
+}
+
+/// What runs used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Tokens read from a cache.
+    pub cache_read_tokens: u64,
+    /// Tokens written to a cache.
+    pub cache_write_tokens: u64,
+    /// Tool calls.
+    pub tool_uses: u64,
+    /// Time.
+    pub duration_ms: u64,
+}
+
+impl Usage {
+    /// All tokens.
+    pub fn total_tokens(&self) -> u64 {
+        self.input_tokens
+            .saturating_add(self.output_tokens)
+            .saturating_add(self.cache_read_tokens)
+            .saturating_add(self.cache_write_tokens)
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_add(other.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            tool_uses: self.tool_uses.saturating_add(other.tool_uses),
+            duration_ms: self.duration_ms.saturating_add(other.duration_ms),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How.
+    pub status: Status,
+    /// What to do about a failure.
+    #[serde(default)]
+    pub class: Option<Class>,
+    /// Why it did not complete.
+    #[serde(default)]
+    pub reason: String,
+    /// What it reported.
+    #[serde(default)]
+    pub result: String,
+    /// What it used.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// How a run ended, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It said that it is done.
+    Completed,
+    /// It could not go on.
+    Failed,
+    /// It was stopped.
+    Killed,
+}
+
+/// What to do about a failure (W-8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// The same again later may work.
+    Retryable,
+    /// Something else must be tried.
+    Adjust,
+    /// Needs a person.
+    Fatal,
+}
+
+/// The end of a run, as it is kept.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LastRun {
+    /// How it ended; its result is cut to [`crate::limits::RESULT_LEN_MAX`].
+    pub outcome: Outcome,
+    /// When.
+    pub ended_ms: u64,
+    /// Whether it used almost nothing (N-6).
+    pub thin: bool,
+}
+
+impl Agent {
+    /// Whether a process exists or is being started.
+    pub fn has_process(&self) -> bool {
+        match self.life {
+            Life::Up | Life::Stopping { .. } => true,
+            Life::Down | Life::Waiting => false,
+        }
+    }
+
+    /// Whether it works, waits for a place, or is being ended.
+    pub fn is_active(&self) -> bool {
+        match self.life {
+            Life::Down => false,
+            Life::Waiting | Life::Stopping { .. } => true,
+            // A worker's process is there for its run; a lead's also waits between runs.
+            Life::Up => self.role == Role::Worker || self.run_is_open() || !self.mailbox.is_empty(),
+        }
+    }
+
+    /// Whether it is in the middle of a run.
+    pub fn run_is_open(&self) -> bool {
+        self.run_opened_ms.is_some()
+    }
+}

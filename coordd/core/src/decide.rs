@@ -1,0 +1,310 @@
+//! One input, one step: who may ask is decided here, what comes of it in `request/` and `lifecycle.rs`.
+
+use crate::agent::{Class, Life};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::effect::Event;
+use crate::id::PeerId;
+use crate::input::{Credentials, Input};
+use crate::live::{Caller, Ending, Link};
+use crate::record::Keyed;
+use crate::request::{self, Call, Request, Said};
+use crate::role::{self, Asker};
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+
+/// Decides what an input leads to. It reads durable state and cannot change it.
+pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {
+    let mut step = Step::default();
+    match input {
+        Input::Started => started(durable, live, &mut step, now),
+        Input::Connected { peer, credentials } => {
+            connected(durable, live, &mut step, peer, credentials);
+        }
+        Input::Disconnected { peer } => disconnected(live, peer),
+        Input::Request { peer, call, key, request } => {
+            asked(durable, live, &mut step, now, (peer, call, key), request);
+        }
+        Input::Spawned { agent, incarnation, process } => {
+            if durable
+                .agents
+                .get(&agent)
+                .is_some_and(|it| it.incarnation == incarnation && it.has_process())
+            {
+                step.record(Record::AgentSpawned { agent, incarnation, process });
+            }
+        }
+        Input::SpawnFailed { agent: id, incarnation, why } => {
+            let Some(agent) = durable.agents.get(&id) else { return step };
+            if agent.incarnation == incarnation && agent.has_process() {
+                lifecycle::give_up(durable, live, &mut step, now, agent, Class::Fatal, why);
+                lifecycle::gone(live, &mut step, agent, false, "");
+            }
+        }
+        Input::Exited { agent, incarnation, how, outcome } => {
+            lifecycle::exited(
+                durable,
+                live,
+                &mut step,
+                now,
+                lifecycle::Exit { agent, incarnation, how, outcome },
+            );
+        }
+        Input::ScratchpadReady { session, path } => {
+            if durable
+                .sessions
+                .get(&session)
+                .is_some_and(|it| it.scratchpad.as_deref() != Some(&path))
+            {
+                step.record(Record::ScratchpadReady { session, path });
+            }
+        }
+        Input::TeamEdited { team, description, outside } => {
+            if let Some(it) = durable
+                .teams
+                .get(&team)
+                .filter(|it| it.description != description || it.outside != outside)
+            {
+                let merged = crate::team::Team { description, outside, ..it.clone() };
+                step.record(Record::TeamPut { team: Box::new(merged) });
+                let event = Event::TeamChanged(team);
+                step.effect(Effect::Publish { session: it.session.clone(), event });
+            }
+        }
+        Input::TeamRemoved { team, all } => {
+            if let Some(it) = durable.teams.get(&team).filter(|it| all && it.deleting) {
+                step.record(Record::TeamDeleted { team: team.clone() });
+                step.effect(Effect::Publish {
+                    session: it.session.clone(),
+                    event: Event::TeamDeleted(team),
+                });
+            }
+        }
+        Input::Terminate { keep_agents } => terminate(durable, live, &mut step, now, keep_agents),
+        Input::Tick => tick(durable, live, &mut step, now),
+    }
+    step
+}
+
+/// After a start: every agent that had a process is expected back or found to be gone; everything else goes on by `settle`.
+fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
+    for session in durable.sessions.keys() {
+        step.effect(Effect::OpenSession { session: session.clone(), create: false });
+    }
+    for team in durable.teams.values().filter(|it| !it.deleting) {
+        step.effect(Effect::WriteTeam { team: team.name.clone() });
+    }
+    for agent in durable.agents.values() {
+        live.touch(&agent.id);
+        if agent.has_process() {
+            let mut link = Link::new(agent.incarnation);
+            // Whoever was told to end when the last daemon died has had its time; whoever is unknown gets some to show up.
+            link.deadline_mono_ms = match (&agent.life, &agent.process) {
+                (Life::Stopping { .. }, _) => {
+                    Some(now.mono_ms.saturating_add(limits::STOP_GRACE_MS))
+                }
+                (_, None) => Some(now.mono_ms.saturating_add(limits::ADOPT_MS)),
+                (_, Some(_)) => None,
+            };
+            live.links.insert(agent.id.clone(), link);
+            step.effect(Effect::Watch {
+                agent: agent.id.clone(),
+                incarnation: agent.incarnation,
+                process: agent.process.clone(),
+            });
+        }
+    }
+}
+
+fn connected(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    peer: PeerId,
+    credentials: Option<Credentials>,
+) {
+    let Some(credentials) = credentials else {
+        live.peers.insert(peer, Caller::User);
+        step.effect(Effect::Welcome { peer, agent: None });
+        return;
+    };
+    let known = durable.agents.get(&credentials.agent).filter(|it| {
+        it.has_process()
+            && it.incarnation == credentials.incarnation
+            && same_secret(&it.token, &credentials.token)
+    });
+    let (Some(agent), Some(link)) = (known, live.links.get_mut(&credentials.agent)) else {
+        step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
+        return;
+    };
+    if let Some(old) = link.peer.replace(peer) {
+        live.peers.remove(&old);
+        live.waiters.retain(|it| it.peer != old);
+        step.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
+    }
+    link.handed.clear();
+    link.told_to_stop = false;
+    if agent.life == Life::Up {
+        link.deadline_mono_ms = None;
+    }
+    live.peers.insert(peer, Caller::Agent(agent.id.clone()));
+    live.touch(&agent.id);
+    step.effect(Effect::Welcome { peer, agent: Some(agent.id.clone()) });
+    lifecycle::publish_life(step, agent, agent.life.clone(), "");
+}
+
+/// Compares without telling by its duration how much is right.
+fn same_secret(a: &str, b: &str) -> bool {
+    !a.is_empty()
+        && a.len() == b.len()
+        && a.bytes().zip(b.bytes()).fold(0, |all, (x, y)| all | (x ^ y)) == 0
+}
+
+fn disconnected(live: &mut Live, peer: PeerId) {
+    live.waiters.retain(|it| it.peer != peer);
+    if let Some(Caller::Agent(agent)) = live.peers.remove(&peer)
+        && let Some(link) = live.links.get_mut(&agent)
+        && link.peer == Some(peer)
+    {
+        link.peer = None;
+        link.handed.clear();
+        live.touch(&agent);
+    }
+}
+
+type Place = (PeerId, u64, Option<String>);
+
+fn asked(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    place: Place,
+    request: Request,
+) {
+    let (peer, id, key) = place;
+    let Some(caller) = live.peers.get(&peer).cloned() else {
+        step.effect(request::reply(peer, id, Err(Denial::BadCredentials)));
+        return;
+    };
+    let call = Call { durable, now, caller, peer, id, key };
+    let said = checked(&call, live, step, request);
+    match said {
+        Ok(Said::Now(answer)) => step.effect(request::reply(peer, id, Ok(answer))),
+        Ok(Said::ByShell) => {}
+        Ok(Said::Later(waiter)) => {
+            if let Err(denial) = live.wait(peer, id, waiter) {
+                step.effect(request::reply(peer, id, Err(denial)));
+            }
+        }
+        Err(denial) => {
+            // A denied call changed nothing.
+            *step = Step::default();
+            step.effect(request::reply(peer, id, Err(denial)));
+        }
+    }
+}
+
+fn checked(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    request: Request,
+) -> request::Verdict {
+    let asker = match &call.caller {
+        Caller::User => Asker::User,
+        Caller::Agent(id) => {
+            Asker::Agent(call.durable.agents.get(id).ok_or(Denial::BadCredentials)?.role)
+        }
+    };
+    let kind = request.kind();
+    if !role::may(asker, kind) {
+        return Err(Denial::Forbidden { asker: asker.as_str(), request: kind.as_str() });
+    }
+    if let Some(key) = &call.key {
+        if key.is_empty() || key.len() > limits::KEY_LEN_MAX {
+            return Err(Denial::Invalid {
+                field: "key",
+                why: "must have 1 to 128 bytes".to_owned(),
+            });
+        }
+        if let Some((before, _)) = call.durable.keys.get(&(caller_key(&call.caller), key.clone())) {
+            return Ok(repeated(call, before));
+        }
+    }
+    request::answer(call, live, step, request)
+}
+
+/// The caller's part of an idempotency key.
+pub(crate) fn caller_key(caller: &Caller) -> String {
+    match caller {
+        Caller::User => "user".to_owned(),
+        Caller::Agent(id) => id.to_string(),
+    }
+}
+
+/// The answer to a call that was answered before: the same, without doing anything.
+fn repeated(call: &Call<'_>, before: &Keyed) -> Said {
+    match before {
+        Keyed::Session(id) => Said::Now(Answer::Session(id.clone())),
+        Keyed::Agent(id) => match call.durable.agents.get(id) {
+            Some(agent) if agent.waited_for => Said::Later(crate::live::Waiter::Ran(id.clone())),
+            _ => Said::Now(Answer::Spawned {
+                agent: id.clone(),
+                waits_for: None,
+                note: String::new(),
+            }),
+        },
+        Keyed::Sent(rows) => Said::Now(Answer::Sent(rows.clone())),
+        Keyed::Permission(id) => Said::Later(crate::live::Waiter::Answered(*id)),
+        Keyed::Team(name) => Said::Now(Answer::Team(name.clone())),
+        Keyed::Task(team, task) => Said::Now(Answer::Task { team: team.clone(), task: *task }),
+    }
+}
+
+pub(crate) fn terminate(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    keep_agents: bool,
+) {
+    if live.ending.is_some_and(|it| !it.keep_agents || keep_agents) {
+        return;
+    }
+    live.ending = Some(Ending { keep_agents, told: false });
+    if keep_agents {
+        return;
+    }
+    for session in durable.sessions.values() {
+        request::sessions::stop_all(durable, live, step, now, session, "the end of the daemon");
+    }
+}
+
+fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
+    if live
+        .forgot_mono_ms
+        .is_none_or(|at| now.mono_ms >= at.saturating_add(limits::FORGET_EVERY_MS))
+    {
+        live.forgot_mono_ms = Some(now.mono_ms);
+        let before_ms = now.wall_ms.saturating_sub(limits::RECEIPT_KEPT_MS);
+        if durable.has_older_than(before_ms) {
+            step.record(Record::Forgotten { before_ms });
+        }
+    }
+    for (id, link) in &mut live.links {
+        if link.deadline_mono_ms.is_none_or(|at| now.mono_ms < at) {
+            continue;
+        }
+        link.deadline_mono_ms = None;
+        let Some(agent) = durable.agents.get(id) else { continue };
+        // The end is told by `Exited`, once the shell has seen it.
+        step.effect(Effect::Kill {
+            agent: id.clone(),
+            incarnation: link.incarnation,
+            process: agent.process.clone(),
+        });
+    }
+}

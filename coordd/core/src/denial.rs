@@ -1,0 +1,170 @@
+//! Why something that was asked for is not done. Expected, never logged as an error, and told to who asked.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A refusal with its reason. Nothing changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Denial {
+    /// The asker's role may not ask for this.
+    Forbidden {
+        /// Who asks.
+        asker: &'static str,
+        /// For what.
+        request: &'static str,
+    },
+    /// The credentials are no agent's, or of an earlier incarnation.
+    BadCredentials,
+    /// Something that is planned.
+    NotThereYet {
+        /// What.
+        what: &'static str,
+    },
+    /// `--mode` with a word that is none.
+    NoSuchMode,
+    /// Coordinator mode in a build without it (G-3).
+    CoordinatorNotCompiledIn,
+    /// No session fits the reference.
+    NoSuchSession {
+        /// The reference.
+        given: String,
+        /// Names of sessions that there are.
+        known: Vec<String>,
+    },
+    /// No agent fits the reference.
+    NoSuchAgent {
+        /// The reference.
+        given: String,
+        /// Names of agents that could have been meant.
+        known: Vec<String>,
+    },
+    /// Several fit.
+    Ambiguous {
+        /// The reference.
+        given: String,
+        /// What fits.
+        candidates: Vec<String>,
+    },
+    /// No message, question, team or task has that id.
+    NoSuch {
+        /// What kind of thing.
+        what: &'static str,
+        /// The id.
+        given: String,
+    },
+    /// A field is not as it must be.
+    Invalid {
+        /// Which.
+        field: &'static str,
+        /// The end of a sentence that begins with the field's name.
+        why: String,
+    },
+    /// A field is too long.
+    TooLarge {
+        /// Which.
+        field: &'static str,
+        /// How long it is, in bytes.
+        len: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// A name is taken.
+    NameTaken {
+        /// Of what.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A bound on a number of things is reached.
+    Full {
+        /// Of which things.
+        what: &'static str,
+        /// The bound.
+        max: usize,
+    },
+    /// The receiver's mailbox is full (M-4).
+    MailboxFull {
+        /// The receiver.
+        name: String,
+        /// Messages in it.
+        len: usize,
+    },
+    /// Sending to oneself.
+    ToSelf,
+    /// There is nobody to send to.
+    Nobody,
+    /// A structured kind to `*`, `uds:` or `bridge:` (M-2).
+    StructuredToMany,
+    /// A response to no open request (M-2).
+    NoOpenRequest {
+        /// The id that was given.
+        given: String,
+    },
+    /// The session is stopped.
+    SessionStopped {
+        /// Its name.
+        name: String,
+    },
+    /// The session is live, and the request is for a stopped one.
+    SessionLive {
+        /// Its name.
+        name: String,
+    },
+    /// The definition does not exist.
+    NoSuchDefinition {
+        /// What was asked for.
+        given: String,
+        /// What there is, sorted.
+        known: Vec<String>,
+    },
+    /// The phase does not exist.
+    NoSuchPhase {
+        /// What was asked for.
+        given: String,
+    },
+    /// Workers still run, and the request is for when none does.
+    WorkersRun {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The session has a team already (T-1).
+    HasTeam {
+        /// The team.
+        name: String,
+    },
+    /// The session has no team.
+    NoTeam,
+    /// A task has another owner.
+    TaskTaken {
+        /// Which task.
+        task: u32,
+        /// The owner.
+        owner: String,
+    },
+    /// A task waits for others.
+    TaskBlocked {
+        /// Which task.
+        task: u32,
+        /// Unfinished ones before it.
+        by: Vec<u32>,
+    },
+    /// A task is to be in progress without an owner.
+    TaskWithoutOwner {
+        /// Which task.
+        task: u32,
+    },
+    /// A question was answered before.
+    Answered {
+        /// The question.
+        id: String,
+    },
+    /// The agent was stopped while its question was open.
+    AskerStopped,
+    /// The daemon is ending.
+    ShuttingDown,
+    /// The shell could not do its part.
+    Failed {
+        /// What it said.
+        why: String,
+    },
+}

@@ -1,0 +1,292 @@
+//! The state that survives, and the only code that changes it: [`Durable::apply`], live and on replay.
+
+use crate::agent::{Agent, LastRun, Life};
+use crate::id::{AgentId, MessageId, PermissionId, SessionId};
+use crate::message::{self, Message, State};
+use crate::name::Name;
+use crate::permission::Permission;
+use crate::record::{Keyed, Record};
+use crate::session::Session;
+use crate::team::Team;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// All that was decided. Fields are open to read; only `apply` writes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Durable {
+    /// Sessions.
+    pub sessions: BTreeMap<SessionId, Session>,
+    /// Agents of all sessions.
+    pub agents: BTreeMap<AgentId, Agent>,
+    /// Messages: unfinished ones with their text, final ones as receipts.
+    pub messages: BTreeMap<MessageId, Message>,
+    /// Questions, answered ones for 7 days.
+    pub permissions: BTreeMap<PermissionId, Permission>,
+    /// Teams.
+    pub teams: BTreeMap<Name, Team>,
+    /// What calls with an idempotency key led to, by caller and key.
+    pub keys: BTreeMap<(String, String), (Keyed, u64)>,
+    /// The last message number given out.
+    pub last_message: u64,
+    /// The last question number given out.
+    pub last_permission: u64,
+    /// The last place in the queue given out.
+    pub last_queued: u64,
+}
+
+impl Durable {
+    /// Changes the state as the record says. A record about what is not there changes nothing.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one short arm for each record, and none may be forgotten"
+    )]
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Counters { messages, permissions, queued } => {
+                self.last_message = self.last_message.max(*messages);
+                self.last_permission = self.last_permission.max(*permissions);
+                self.last_queued = self.last_queued.max(*queued);
+            }
+
+            Record::SessionPut { session } => {
+                self.sessions.insert(session.id.clone(), Session::clone(session));
+            }
+            Record::SessionState { session, state } => {
+                self.session(session, |it| it.state = *state);
+            }
+            Record::ScratchpadReady { session, path } => {
+                self.session(session, |it| it.scratchpad = Some(path.clone()));
+            }
+            Record::RuleLearned { session, rule } => {
+                self.session(session, |it| it.rules_learned.push(rule.clone()));
+            }
+            Record::OutputGiven { session, output } => {
+                self.session(session, |it| it.output = Some(output.clone()));
+            }
+            Record::SessionRemoved { session } => self.remove_session(session),
+
+            Record::AgentPut { agent } => {
+                self.last_queued = self.last_queued.max(agent.queued);
+                self.agents.insert(agent.id.clone(), Agent::clone(agent));
+            }
+            Record::AgentWaiting { agent } => {
+                self.last_queued += 1;
+                let place = self.last_queued;
+                self.agent(agent, |it| (it.queued, it.life) = (place, Life::Waiting));
+            }
+            Record::AgentDown { agent } => {
+                self.agent(agent, |it| it.life = Life::Down);
+            }
+            Record::AgentStarted { agent, incarnation, token } => self.agent(agent, |it| {
+                it.life = Life::Up;
+                it.incarnation = *incarnation;
+                it.token.clone_from(token);
+                it.process = None;
+            }),
+            Record::AgentSpawned { agent, incarnation, process } => self.agent(agent, |it| {
+                if it.incarnation == *incarnation {
+                    it.process = Some(process.clone());
+                }
+            }),
+            Record::AgentStopping { agent, by, keep_mail } => self.agent(agent, |it| {
+                it.life = Life::Stopping { by: by.clone(), keep_mail: *keep_mail };
+            }),
+            Record::AgentExited { agent, incarnation, again } => self.agent(agent, |it| {
+                if it.incarnation == *incarnation {
+                    it.life = Life::Down;
+                    it.process = None;
+                    it.crashes = if *again { it.crashes + 1 } else { 0 };
+                }
+            }),
+            Record::RunEnded { agent, run, outcome, at_ms, thin } => self.agent(agent, |it| {
+                it.runs = *run;
+                it.run_opened_ms = None;
+                it.crashes = 0;
+                it.usage = it.usage.plus(&outcome.usage);
+                it.last = Some(LastRun { outcome: outcome.clone(), ended_ms: *at_ms, thin: *thin });
+            }),
+
+            Record::MessagePut { message } => self.put_message(message),
+            Record::MessageDelivered { message, at_ms } => {
+                if let Some(it) = self.messages.get_mut(message).filter(|it| !it.state.is_final()) {
+                    it.state = State::Delivered;
+                    it.delivered_ms = Some(*at_ms);
+                }
+            }
+            Record::MessagesConsumed { agent, messages, run, at_ms } => {
+                self.agent(agent, |it| {
+                    if *run > it.runs {
+                        it.run_opened_ms = it.run_opened_ms.or(Some(*at_ms));
+                    }
+                });
+                for id in messages {
+                    self.finish_message(*id, State::Consumed, "", *at_ms);
+                }
+            }
+            Record::MessageBounced { message, reason, at_ms } => {
+                self.finish_message(*message, State::Bounced, reason, *at_ms);
+            }
+            Record::RequestAnswered { message } => {
+                if let Some(it) = self.messages.get_mut(message)
+                    && let message::Kind::ShutdownRequest { answered } = &mut it.kind
+                {
+                    *answered = true;
+                }
+            }
+
+            Record::PermissionPut { permission } => {
+                self.last_permission = self.last_permission.max(permission.id.0);
+                self.permissions.insert(permission.id, Permission::clone(permission));
+            }
+            Record::PermissionAnswered { id, answer } => {
+                if let Some(it) = self.permissions.get_mut(id) {
+                    it.answer = Some(answer.clone());
+                }
+            }
+
+            Record::TeamPut { team } => {
+                self.teams.insert(team.name.clone(), Team::clone(team));
+            }
+            Record::TeamDeleting { team } => {
+                if let Some(it) = self.teams.get_mut(team) {
+                    it.deleting = true;
+                }
+            }
+            Record::TeamDeleted { team } => {
+                self.teams.remove(team);
+            }
+            Record::TaskPut { team, task } => {
+                if let Some(it) = self.teams.get_mut(team) {
+                    it.last_task = it.last_task.max(task.id);
+                    it.tasks.insert(task.id, task.clone());
+                }
+            }
+
+            Record::Keyed { caller, key, to, at_ms } => {
+                self.keys.insert((caller.clone(), key.clone()), (to.clone(), *at_ms));
+            }
+            Record::Forgotten { before_ms } => self.forget(*before_ms),
+        }
+    }
+
+    fn session(&mut self, id: &SessionId, change: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            change(session);
+        }
+    }
+
+    fn agent(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
+        if let Some(agent) = self.agents.get_mut(id) {
+            change(agent);
+        }
+    }
+
+    fn remove_session(&mut self, id: &SessionId) {
+        self.sessions.remove(id);
+        self.agents.retain(|_, it| it.session != *id);
+        self.messages.retain(|_, it| it.session != *id);
+        self.permissions.retain(|_, it| it.session != *id);
+        self.teams.retain(|_, it| it.session != *id);
+    }
+
+    fn put_message(&mut self, message: &Message) {
+        self.last_message = self.last_message.max(message.id.0);
+        self.agent(&message.to, |it| {
+            if !message.state.is_final() && !it.mailbox.contains(&message.id) {
+                it.mailbox.push_back(message.id);
+            }
+        });
+        self.messages.insert(message.id, message.clone());
+    }
+
+    fn finish_message(&mut self, id: MessageId, state: State, reason: &str, at_ms: u64) {
+        let Some(message) = self.messages.get_mut(&id).filter(|it| !it.state.is_final()) else {
+            return;
+        };
+        message.state = state;
+        message.ended_ms = Some(at_ms);
+        message.reason.push_str(reason);
+        message.text = String::new();
+        let to = message.to.clone();
+        self.agent(&to, |it| it.mailbox.retain(|waiting| *waiting != id));
+    }
+
+    /// Whether there is anything that `Forgotten` would remove.
+    pub(crate) fn has_older_than(&self, before_ms: u64) -> bool {
+        self.messages
+            .values()
+            .any(|it| it.state.is_final() && it.ended_ms.is_some_and(|at| at < before_ms))
+            || self
+                .permissions
+                .values()
+                .any(|it| it.answer.as_ref().is_some_and(|it| it.at_ms < before_ms))
+            || self.keys.values().any(|(_, at_ms)| *at_ms < before_ms)
+    }
+
+    fn forget(&mut self, before_ms: u64) {
+        self.messages
+            .retain(|_, it| !(it.state.is_final() && it.ended_ms.is_some_and(|at| at < before_ms)));
+        self.permissions.retain(|_, it| it.answer.as_ref().is_none_or(|it| it.at_ms >= before_ms));
+        self.keys.retain(|_, (_, at_ms)| *at_ms >= before_ms);
+    }
+
+    /// Records that make this state out of none: the journal's beginning after a clean-up.
+    pub fn snapshot(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        records.push(Record::Counters {
+            messages: self.last_message,
+            permissions: self.last_permission,
+            queued: self.last_queued,
+        });
+        records.extend(
+            self.sessions.values().map(|it| Record::SessionPut { session: Box::new(it.clone()) }),
+        );
+        records.extend(
+            self.agents.values().map(|it| Record::AgentPut { agent: Box::new(it.clone()) }),
+        );
+        records.extend(
+            self.messages.values().map(|it| Record::MessagePut { message: Box::new(it.clone()) }),
+        );
+        let permissions = self.permissions.values();
+        records.extend(
+            permissions.map(|it| Record::PermissionPut { permission: Box::new(it.clone()) }),
+        );
+        records
+            .extend(self.teams.values().map(|it| Record::TeamPut { team: Box::new(it.clone()) }));
+        records.extend(self.keys.iter().map(|((caller, key), (to, at_ms))| Record::Keyed {
+            caller: caller.clone(),
+            key: key.clone(),
+            to: to.clone(),
+            at_ms: *at_ms,
+        }));
+        records
+    }
+
+    /// The agents of a session: the lead first, then workers in the order of their making.
+    pub fn agents_of<'a>(&'a self, session: &'a SessionId) -> Vec<&'a Agent> {
+        let mut agents: Vec<_> = self.agents.values().filter(|it| it.session == *session).collect();
+        agents
+            .sort_by_key(|it| (it.role == crate::role::Role::Worker, it.created_ms, it.id.clone()));
+        agents
+    }
+
+    /// The lead of a session.
+    pub fn lead_of(&self, session: &SessionId) -> Option<&Agent> {
+        self.agents.get(&self.sessions.get(session)?.lead)
+    }
+
+    /// The team of a session.
+    pub fn team_of(&self, session: &SessionId) -> Option<&Team> {
+        self.teams.values().find(|it| it.session == *session)
+    }
+
+    /// The open questions of an agent.
+    pub fn open_questions<'a>(
+        &'a self,
+        agent: &'a AgentId,
+    ) -> impl Iterator<Item = &'a Permission> {
+        self.permissions.values().filter(move |it| it.agent == *agent && it.answer.is_none())
+    }
+}

@@ -1,0 +1,202 @@
+//! What the shell is to do, once the records before it are durable. Effects never fail: how it went comes back as an input.
+
+use crate::agent::{Life, Process};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::id::{AgentId, MessageId, PeerId, PermissionId, SessionId};
+use crate::message::State;
+use crate::mode::Mode;
+use crate::name::Name;
+use crate::session::SessionState;
+use alloc::string::String;
+
+/// Something to do.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect {
+    /// Tell a peer that it is let in.
+    Welcome {
+        /// The connection.
+        peer: PeerId,
+        /// Who it turned out to be.
+        agent: Option<AgentId>,
+    },
+    /// Tell a peer why, and close the connection.
+    Close {
+        /// The connection.
+        peer: PeerId,
+        /// Why.
+        denial: Denial,
+    },
+    /// Answer a call.
+    Reply {
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+        /// The answer.
+        outcome: Result<Answer, Denial>,
+    },
+    /// Hand a message to an agent's process.
+    Deliver {
+        /// The connection.
+        peer: PeerId,
+        /// The message.
+        message: MessageId,
+    },
+    /// Tell an agent's process something.
+    Order {
+        /// The connection.
+        peer: PeerId,
+        /// What.
+        order: Order,
+    },
+    /// Start the process of an agent's present incarnation.
+    Spawn {
+        /// Whose.
+        agent: AgentId,
+    },
+    /// Find out whether this process still lives, and tell when it ends. Without a process: whatever a file in its folder says.
+    Watch {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        incarnation: u32,
+        /// It, if it was recorded.
+        process: Option<Process>,
+    },
+    /// Kill what is left of an agent's processes.
+    Kill {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        incarnation: u32,
+        /// It, if it was recorded.
+        process: Option<Process>,
+    },
+    /// Make sure that a session's scratchpad and state folder are there.
+    OpenSession {
+        /// Which.
+        session: SessionId,
+        /// Whether it is new.
+        create: bool,
+    },
+    /// Remove a session's files, then answer.
+    RemoveSession {
+        /// Which.
+        session: SessionId,
+        /// Its scratchpad.
+        scratchpad: Option<String>,
+        /// Its team.
+        team: Option<Name>,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
+    /// Write a team's file and task files.
+    WriteTeam {
+        /// Which.
+        team: Name,
+    },
+    /// Remove a team's files, then answer, and say how it went.
+    RemoveTeam {
+        /// Which.
+        team: Name,
+        /// Its session.
+        session: SessionId,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
+    /// Read a page of a transcript, then answer.
+    ReadTranscript {
+        /// Whose.
+        agent: AgentId,
+        /// The first entry wanted, or 0 for the last `limit` ones.
+        from: u64,
+        /// How many.
+        limit: u32,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
+    /// List a scratchpad, or read a file in it, then answer.
+    ReadScratchpad {
+        /// Whose.
+        session: SessionId,
+        /// The file.
+        path: Option<String>,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
+    /// From now on tell this peer of events, after answering.
+    Subscribe {
+        /// Of one session.
+        session: Option<SessionId>,
+        /// Kept ones after this number first.
+        after: Option<u64>,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
+    /// From now on show this peer the transcripts of a session, after answering.
+    Attach {
+        /// Which.
+        session: SessionId,
+        /// Only this agent's, or the lead's.
+        agent: AgentId,
+        /// How many entries from before.
+        history: Option<u32>,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
+    /// Tell all who subscribed.
+    Publish {
+        /// Of which session.
+        session: SessionId,
+        /// What.
+        event: Event,
+    },
+    /// End the daemon.
+    Exit,
+}
+
+/// What an agent's process is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// End the turn, the tools and yourself.
+    Stop {
+        /// Who asked.
+        by: String,
+    },
+    /// End the run and wait.
+    Interrupt,
+}
+
+/// What subscribers are told.
+#[expect(missing_docs, reason = "the shapes are those of `proto::event`, documented there")]
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    SessionCreated,
+    SessionChanged(SessionState),
+    SessionRemoved,
+    ModeSwitched { from: Mode, to: Mode },
+    AgentCreated(AgentId),
+    AgentChanged { agent: AgentId, life: Life, reason: String },
+    RunEnded { agent: AgentId },
+    MessageChanged { message: MessageId, state: State },
+    PermissionAsked(PermissionId),
+    PermissionAnswered { id: PermissionId, allowed: bool },
+    TeamChanged(Name),
+    TeamDeleted(Name),
+    TaskChanged { team: Name, task: u32 },
+    Output,
+    Warning(String),
+}

@@ -1,0 +1,113 @@
+//! What can happen to the core.
+
+use crate::agent::{Outcome, Process};
+use crate::id::{AgentId, PeerId, SessionId};
+use crate::name::Name;
+use crate::request::Request;
+use alloc::string::String;
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// The daemon started, and the durable state is as it was left.
+    Started,
+    /// A peer of this user said hello.
+    Connected {
+        /// The connection.
+        peer: PeerId,
+        /// Set when an agent process speaks.
+        credentials: Option<Credentials>,
+    },
+    /// A connection ended.
+    Disconnected {
+        /// The connection.
+        peer: PeerId,
+    },
+    /// A peer asks for something.
+    Request {
+        /// The connection.
+        peer: PeerId,
+        /// The call's id on it.
+        call: u64,
+        /// Its idempotency key.
+        key: Option<String>,
+        /// What is asked for.
+        request: Request,
+    },
+    /// A process was started.
+    Spawned {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        incarnation: u32,
+        /// It.
+        process: Process,
+    },
+    /// A process could not be started, and trying again would not help.
+    SpawnFailed {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        incarnation: u32,
+        /// What to tell.
+        why: String,
+    },
+    /// A process ended, or turned out to be gone.
+    Exited {
+        /// Whose.
+        agent: AgentId,
+        /// Which.
+        incarnation: u32,
+        /// How, for people: `signal 9`, `status 1`, `was gone`.
+        how: String,
+        /// What the process left on disk about its last run.
+        outcome: Option<(u32, Outcome)>,
+    },
+    /// The scratchpad is where it was asked for.
+    ScratchpadReady {
+        /// Whose.
+        session: SessionId,
+        /// Where.
+        path: String,
+    },
+    /// The team file was changed by someone else in a way that makes sense.
+    TeamEdited {
+        /// Which.
+        team: Name,
+        /// Its new description.
+        description: String,
+        /// All that this build does not know, as JSON text.
+        outside: String,
+    },
+    /// The files of a team that is being deleted were dealt with.
+    TeamRemoved {
+        /// Which.
+        team: Name,
+        /// Whether nothing is left of them.
+        all: bool,
+    },
+    /// The shell was told to end: agents stop in order, or go on without it.
+    Terminate {
+        /// Whether agents go on.
+        keep_agents: bool,
+    },
+    /// A deadline passed.
+    Tick,
+}
+
+/// What an agent process says to prove who it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The agent.
+    pub agent: AgentId,
+    /// Which run of its process.
+    pub incarnation: u32,
+    /// The secret.
+    pub token: String,
+}
+
+impl core::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Credentials({}, {})", self.agent, self.incarnation)
+    }
+}

@@ -1,0 +1,311 @@
+//! How runs and processes end, whoever ends them. The edges are those of the diagram in `agent.rs`.
+
+use crate::agent::{Agent, Class, LastRun, Life, Outcome, Status};
+use crate::effect::{Event, Order};
+use crate::id::AgentId;
+use crate::mailbox::{self, Draft, Numbers};
+use crate::message::{Kind, Sender, without_result};
+use crate::role::Role;
+use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, task};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+
+/// Records the end of a run, once: the lead is notified, its questions are closed, its tasks are given back.
+pub(crate) fn end_run(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    agent: &Agent,
+    run: u32,
+    mut outcome: Outcome,
+) {
+    if run <= agent.runs {
+        return;
+    }
+    cut(&mut outcome.result, limits::RESULT_LEN_MAX, "\n[The rest is in the worker's transcript.]");
+    cut(&mut outcome.reason, limits::REASON_LEN_MAX, "…");
+    let thin = agent.phase == "research"
+        && outcome.status == Status::Completed
+        && outcome.usage.tool_uses < limits::THIN_TOOL_USES
+        && outcome.usage.total_tokens() < limits::THIN_TOKENS;
+    close_questions(durable, step, now, agent);
+    let ended = Record::RunEnded {
+        agent: agent.id.clone(),
+        run,
+        outcome: outcome.clone(),
+        at_ms: now.wall_ms,
+        thin,
+    };
+    step.record(ended);
+    let event = Event::RunEnded { agent: agent.id.clone() };
+    step.effect(Effect::Publish { session: agent.session.clone(), event });
+    live.touch(&agent.id);
+    if agent.role != Role::Worker {
+        return;
+    }
+    if outcome.status != Status::Completed {
+        give_back_tasks(durable, step, agent);
+    }
+    // Whoever waits for the first run gets its outcome as the answer to the call instead.
+    if !(agent.waited_for && run == 1) {
+        notify_lead(durable, live, step, now, agent, run, outcome, thin);
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one fact each about one run")]
+fn notify_lead(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    agent: &Agent,
+    run: u32,
+    outcome: Outcome,
+    thin: bool,
+) {
+    let Some(lead) = durable.lead_of(&agent.session) else { return };
+    // The numbers already taken by this step's records count too.
+    let mut numbers = Numbers::after(durable, step);
+    let kind =
+        Kind::Notification { agent: agent.id.clone(), run, outcome: without_result(&outcome) };
+    let summary =
+        summary(agent, &LastRun { outcome: outcome.clone(), ended_ms: now.wall_ms, thin });
+    let draft = Draft { from: Sender::System, kind, text: outcome.result, summary };
+    mailbox::accept(&mut numbers, live, step, now, lead, draft);
+}
+
+/// The notification's one line: which worker, how it ended, and for failures why and of which class (W-8).
+pub fn summary(agent: &Agent, last: &LastRun) -> String {
+    let name = &agent.name;
+    let outcome = &last.outcome;
+    let reason =
+        if outcome.reason.is_empty() { String::new() } else { format!(": {}", outcome.reason) };
+    match outcome.status {
+        Status::Completed if last.thin => {
+            format!(
+                "Agent \"{name}\" completed (thin: it used almost no tools, doubt its findings)"
+            )
+        }
+        Status::Completed => format!("Agent \"{name}\" completed"),
+        Status::Killed => format!("Agent \"{name}\" was stopped{reason}"),
+        Status::Failed => {
+            let class = match outcome.class {
+                Some(Class::Retryable) => "retryable",
+                Some(Class::Adjust) => "adjust",
+                Some(Class::Fatal) | None => "fatal",
+            };
+            format!("Agent \"{name}\" failed ({class}){reason}")
+        }
+    }
+}
+
+fn close_questions(durable: &Durable, step: &mut Step, now: &Moment, agent: &Agent) {
+    for open in durable.open_questions(&agent.id) {
+        let reason = "the run ended before the question was answered".to_owned();
+        let answer =
+            permission::Answer { allow: false, reason, rule: String::new(), at_ms: now.wall_ms };
+        step.record(Record::PermissionAnswered { id: open.id, answer });
+        let event = Event::PermissionAnswered { id: open.id, allowed: false };
+        step.effect(Effect::Publish { session: agent.session.clone(), event });
+    }
+}
+
+fn give_back_tasks(durable: &Durable, step: &mut Step, agent: &Agent) {
+    let Some(team) = durable.team_of(&agent.session) else { return };
+    for given in task::given_back(team, agent.name.as_str()) {
+        let event = Event::TaskChanged { team: team.name.clone(), task: given.id };
+        step.record(Record::TaskPut { team: team.name.clone(), task: given });
+        step.effect(Effect::Publish { session: agent.session.clone(), event });
+    }
+}
+
+/// Begins to end an agent. Returns whether it has a process that must be waited for, and how many messages went back.
+pub(crate) fn stop(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    agent: &Agent,
+    by: &str,
+    keep_mail: bool,
+) -> (bool, u32) {
+    // What its process has may be in its conversation already; that is known when it has ended.
+    let handed = live.links.get(&agent.id).map(|link| link.handed.clone()).unwrap_or_default();
+    let bounced = if keep_mail || matches!(agent.life, Life::Stopping { .. }) {
+        0
+    } else {
+        mailbox::bounce(durable, step, now, agent, &was_stopped(agent), |id| !handed.contains(id))
+    };
+    match agent.life {
+        Life::Down => return (false, bounced),
+        Life::Waiting => {
+            step.record(Record::AgentDown { agent: agent.id.clone() });
+            if !keep_mail {
+                end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
+            }
+            publish_life(step, agent, Life::Down, by);
+            return (false, bounced);
+        }
+        Life::Up => {
+            let by = by.to_owned();
+            step.record(Record::AgentStopping {
+                agent: agent.id.clone(),
+                by: by.clone(),
+                keep_mail,
+            });
+            publish_life(step, agent, Life::Stopping { by, keep_mail }, "");
+        }
+        // A second request changes nothing but may shorten what the first one granted.
+        Life::Stopping { .. } => {}
+    }
+    if let Some(link) = live.links.get_mut(&agent.id) {
+        // A process that nobody can tell anything is killed at once.
+        let grace = if link.peer.is_some() { limits::STOP_GRACE_MS } else { 0 };
+        let deadline = now.mono_ms.saturating_add(grace);
+        link.deadline_mono_ms = Some(link.deadline_mono_ms.map_or(deadline, |at| at.min(deadline)));
+        order_stop(step, link, by);
+    }
+    live.touch(&agent.id);
+    (true, bounced)
+}
+
+fn was_stopped(agent: &Agent) -> String {
+    format!("{} was stopped before it read the message", agent.name)
+}
+
+/// Tells a connected process to end, once for each connection.
+pub(crate) fn order_stop(step: &mut Step, link: &mut crate::live::Link, by: &str) {
+    if let Some(peer) = link.peer
+        && !link.told_to_stop
+    {
+        link.told_to_stop = true;
+        step.effect(Effect::Order { peer, order: Order::Stop { by: by.to_owned() } });
+    }
+}
+
+/// The outcome of a run that somebody ended from outside.
+pub(crate) fn killed(by: &str) -> Outcome {
+    Outcome {
+        status: Status::Killed,
+        class: None,
+        reason: format!("by {by}"),
+        result: String::new(),
+        usage: crate::agent::Usage::default(),
+    }
+}
+
+/// The end of a process, as the shell saw it.
+pub(crate) struct Exit {
+    pub(crate) agent: AgentId,
+    pub(crate) incarnation: u32,
+    pub(crate) how: String,
+    /// What it left on disk about its last run.
+    pub(crate) outcome: Option<(u32, Outcome)>,
+}
+
+/// A process ended. Late reports about earlier incarnations change nothing (invariant 4).
+pub(crate) fn exited(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    exit: Exit,
+) {
+    let Some(agent) = durable.agents.get(&exit.agent) else { return };
+    if agent.incarnation != exit.incarnation || !agent.has_process() {
+        return;
+    }
+    let handed = live.links.get(&agent.id).map(|link| link.handed.clone()).unwrap_or_default();
+    let on_disk = exit.outcome.filter(|(run, _)| *run > agent.runs);
+    let was_reported = on_disk.is_some();
+    if let Some((run, outcome)) = on_disk {
+        end_run(durable, live, step, now, agent, run, outcome);
+    }
+    // Not finished is a run in the middle, or mail that it was started for and has not read.
+    let unfinished = !was_reported && (agent.run_is_open() || !agent.mailbox.is_empty());
+    let mut again = false;
+    match &agent.life {
+        Life::Stopping { by, keep_mail } => {
+            let never_began = agent.runs == 0 && agent.role == Role::Worker && !keep_mail;
+            if !was_reported && (agent.run_is_open() || never_began) {
+                end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
+            }
+            if !keep_mail {
+                // What came after the order to stop was never handed over, and wakes the agent again.
+                mailbox::bounce(durable, step, now, agent, &was_stopped(agent), |id| {
+                    handed.contains(id)
+                });
+            }
+        }
+        Life::Up if unfinished && agent.crashes + 1 >= limits::CRASHES_MAX => {
+            let times = limits::CRASHES_MAX;
+            let reason = format!(
+                "its process ended {times} times in the middle of its work, last with {}",
+                exit.how
+            );
+            give_up(durable, live, step, now, agent, Class::Retryable, reason);
+        }
+        Life::Up => again = unfinished,
+        Life::Down | Life::Waiting => {}
+    }
+    let reason = if again {
+        format!("its process ended with {}; it is started again", exit.how)
+    } else {
+        String::new()
+    };
+    gone(live, step, agent, again, &reason);
+}
+
+/// An agent has no process any more.
+pub(crate) fn gone(live: &mut Live, step: &mut Step, agent: &Agent, again: bool, reason: &str) {
+    live.links.remove(&agent.id);
+    live.place_freed = true;
+    live.touch(&agent.id);
+    step.record(Record::AgentExited {
+        agent: agent.id.clone(),
+        incarnation: agent.incarnation,
+        again,
+    });
+    publish_life(step, agent, Life::Down, reason);
+}
+
+/// Ends what an agent was to do, since its process cannot do it: one failed run, and its mail goes back.
+pub(crate) fn give_up(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    agent: &Agent,
+    class: Class,
+    reason: String,
+) {
+    mailbox::bounce(durable, step, now, agent, &reason, |_| true);
+    let outcome = Outcome {
+        status: Status::Failed,
+        class: Some(class),
+        reason,
+        result: String::new(),
+        usage: crate::agent::Usage::default(),
+    };
+    end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
+}
+
+/// Tells subscribers where an agent is now.
+pub(crate) fn publish_life(step: &mut Step, agent: &Agent, life: Life, reason: &str) {
+    let event = Event::AgentChanged { agent: agent.id.clone(), life, reason: reason.to_owned() };
+    step.effect(Effect::Publish { session: agent.session.clone(), event });
+}
+
+/// Cuts a text to so many bytes, at a character's border, and says so.
+fn cut(text: &mut String, max: usize, mark: &str) {
+    if text.len() > max {
+        let mut end = max.saturating_sub(mark.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(mark);
+    }
+}

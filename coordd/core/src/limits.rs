@@ -1,0 +1,68 @@
+//! Every bound of the core, with its reason.
+
+/// Rounds of settling after one input. An agent goes through at most a few states in one, so this is never reached.
+pub const SETTLE_ROUNDS_MAX: usize = 16;
+
+/// Sessions known at once. A person has tens; a script that leaks them is stopped here.
+pub const SESSIONS_MAX: usize = 1_000;
+/// Agents in one session, stopped ones included: each costs a row in `status` and a name for ever.
+pub const AGENTS_PER_SESSION_MAX: usize = 1_000;
+/// Workers of one session that have a process at once, unless the session says otherwise (W-7).
+pub const WORKERS_RUNNING_DEFAULT: u32 = 20;
+/// The most that a session may ask for.
+pub const WORKERS_RUNNING_MAX: u32 = 1_000;
+/// Model calls in one run of a worker, unless the session says otherwise (W-7).
+pub const WORKER_TURNS_DEFAULT: u32 = 200;
+/// Wall time of one run of a worker, unless the session says otherwise (W-7): one hour.
+pub const WORKER_RUN_MS_DEFAULT: u64 = 60 * 60 * 1_000;
+
+/// Unconsumed messages of one agent (M-4).
+pub const MAILBOX_LEN_MAX: usize = 1_000;
+/// Bytes in the unconsumed messages of one agent (M-4).
+pub const MAILBOX_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes in the text of one message (M-4).
+pub const BODY_LEN_MAX: usize = 256 * 1024;
+/// Characters of a summary; more is cut off, since it is for lists only.
+pub const SUMMARY_LEN_MAX: usize = 200;
+/// Characters of a description; more is refused.
+pub const DESCRIPTION_LEN_MAX: usize = 500;
+/// Bytes of a worker's result inside its notification; the rest stays in its transcript.
+pub const RESULT_LEN_MAX: usize = 128 * 1024;
+/// Bytes of the structured output: it travels in views.
+pub const OUTPUT_LEN_MAX: usize = 64 * 1024;
+/// Bytes of a tool input that the user is asked about: it travels in views.
+pub const QUESTION_LEN_MAX: usize = 128 * 1024;
+/// Bytes of an idempotency key.
+pub const KEY_LEN_MAX: usize = 128;
+/// Bytes of a reason or feedback text.
+pub const REASON_LEN_MAX: usize = 4 * 1024;
+/// Bytes of a working directory's path: `PATH_MAX` of Linux.
+pub const PATH_LEN_MAX: usize = 4_096;
+/// Bytes of the opaque settings of a session: model and permission rules.
+pub const SETTINGS_LEN_MAX: usize = 64 * 1024;
+
+/// Open questions of all agents: nobody can answer more.
+pub const QUESTIONS_OPEN_MAX: usize = 1_000;
+/// Rules that a session learned from "always".
+pub const RULES_LEARNED_MAX: usize = 200;
+/// Tasks of one team.
+pub const TASKS_PER_TEAM_MAX: usize = 1_000;
+/// Calls that wait for something, over all connections.
+pub const WAITERS_MAX: usize = 4_096;
+
+/// How long receipts and idempotency keys are kept (M-11): 7 days.
+pub const RECEIPT_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+/// How often old receipts are looked for.
+pub const FORGET_EVERY_MS: u64 = 10 * 60 * 1_000;
+
+/// From the order to stop to the kill of what is left (W-6 allows 2 s in all).
+pub const STOP_GRACE_MS: u64 = 1_500;
+/// How long a process that was being started when the daemon died has to make itself known.
+pub const ADOPT_MS: u64 = 10_000;
+/// Times in a row that an agent's process may end in the middle of a run before the run is given up.
+pub const CRASHES_MAX: u32 = 3;
+
+/// A research run below both figures is marked `thin` (N-6).
+pub const THIN_TOOL_USES: u64 = 2;
+/// See [`THIN_TOOL_USES`].
+pub const THIN_TOKENS: u64 = 1_000;

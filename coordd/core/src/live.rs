@@ -1,0 +1,143 @@
+//! What is true of this boot of the daemon only: who is connected, which processes are in sight, who waits for what.
+
+use crate::denial::Denial;
+use crate::id::{AgentId, MessageId, PeerId, PermissionId, SessionId};
+use crate::{Durable, limits};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Who speaks on a connection.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Caller {
+    /// The user.
+    User,
+    /// An agent.
+    Agent(AgentId),
+}
+
+/// The live half of the state.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// Connections that said hello.
+    pub peers: BTreeMap<PeerId, Caller>,
+    /// Agents that have a process, or one being started.
+    pub links: BTreeMap<AgentId, Link>,
+    /// Agents that must be looked at.
+    pub(crate) touched: BTreeSet<AgentId>,
+    /// Whether a place among the running became free.
+    pub(crate) place_freed: bool,
+    /// Calls that are answered when something has happened.
+    pub(crate) waiters: Vec<Waiting>,
+    /// Set once the daemon is to end.
+    pub(crate) ending: Option<Ending>,
+    /// When old receipts were last looked for.
+    pub(crate) forgot_mono_ms: Option<u64>,
+}
+
+/// What is known of an agent's process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Which incarnation.
+    pub incarnation: u32,
+    /// Its connection, when it has one.
+    pub peer: Option<PeerId>,
+    /// Messages handed over on this connection and not yet acknowledged.
+    pub handed: BTreeSet<MessageId>,
+    /// Whether the order to stop was given on this connection.
+    pub told_to_stop: bool,
+    /// When to do something about it: kill what is being stopped, give up on what never came back.
+    pub deadline_mono_ms: Option<u64>,
+}
+
+impl Link {
+    /// A process that was just started, or is expected back.
+    pub(crate) fn new(incarnation: u32) -> Self {
+        Self {
+            incarnation,
+            peer: None,
+            handed: BTreeSet::new(),
+            told_to_stop: false,
+            deadline_mono_ms: None,
+        }
+    }
+}
+
+/// How the daemon ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// Whether agents go on without it.
+    pub(crate) keep_agents: bool,
+    /// Whether the shell was told.
+    pub(crate) told: bool,
+}
+
+/// What a call waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// These agents have no process any more.
+    Gone {
+        /// Which.
+        agents: BTreeSet<AgentId>,
+        /// The names of those that had one.
+        names: Vec<String>,
+        /// Messages that went back.
+        bounced: u32,
+        /// Set when the session is to be removed then.
+        then_remove: Option<SessionId>,
+    },
+    /// The first run of this agent ended.
+    Ran(AgentId),
+    /// This question was answered.
+    Answered(PermissionId),
+}
+
+/// A call and what it waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) peer: PeerId,
+    pub(crate) call: u64,
+    pub(crate) waiter: Waiter,
+}
+
+impl Live {
+    /// Has the agent looked at in this turn.
+    pub(crate) fn touch(&mut self, agent: &AgentId) {
+        self.touched.insert(agent.clone());
+    }
+
+    /// Remembers a call that is answered later.
+    pub(crate) fn wait(&mut self, peer: PeerId, call: u64, waiter: Waiter) -> Result<(), Denial> {
+        if self.waiters.len() >= limits::WAITERS_MAX {
+            return Err(Denial::Full { what: "calls that wait", max: limits::WAITERS_MAX });
+        }
+        self.waiters.push(Waiting { peer, call, waiter });
+        Ok(())
+    }
+
+    /// Whether the daemon is to end.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// When the next `Tick` is due, on the clock of `Moment::mono_ms`.
+    pub fn next_deadline(&self) -> u64 {
+        let forget = self.forgot_mono_ms.map_or(0, |at| at.saturating_add(limits::FORGET_EVERY_MS));
+        self.links
+            .values()
+            .filter_map(|link| link.deadline_mono_ms)
+            .min()
+            .map_or(forget, |at| at.min(forget))
+    }
+
+    /// Workers of a session that have a process, or one being started.
+    pub(crate) fn running_workers(&self, durable: &Durable, session: &SessionId) -> u32 {
+        let is_one = |id: &&AgentId| {
+            durable
+                .agents
+                .get(*id)
+                .is_some_and(|it| it.session == *session && it.role == crate::role::Role::Worker)
+        };
+        u32::try_from(self.links.keys().filter(is_one).count()).unwrap_or(u32::MAX)
+    }
+}

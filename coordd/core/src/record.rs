@@ -1,0 +1,102 @@
+//! The durable changes. This is the journal's format: every variant and field stays readable for ever.
+
+use crate::agent::{Agent, Outcome, Process};
+use crate::answer::SendRow;
+use crate::id::{AgentId, MessageId, PermissionId, SessionId};
+use crate::message::Message;
+use crate::name::Name;
+use crate::permission::{Answer, Permission};
+use crate::session::{Session, SessionState};
+use crate::task::Task;
+use crate::team::Team;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// One durable change. `…Put` variants also make up a snapshot.
+#[expect(missing_docs, reason = "the fields are those of what they change")]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// Numbers that were given out; in a snapshot only.
+    Counters { messages: u64, permissions: u64, queued: u64 },
+
+    /// A session as it is.
+    SessionPut { session: Box<Session> },
+    /// A session stopped or was resumed.
+    SessionState { session: SessionId, state: SessionState },
+    /// Its scratchpad is there.
+    ScratchpadReady { session: SessionId, path: String },
+    /// The user allowed something for good.
+    RuleLearned { session: SessionId, rule: String },
+    /// The lead gave the structured result.
+    OutputGiven { session: SessionId, output: String },
+    /// A session and all that belongs to it is gone.
+    SessionRemoved { session: SessionId },
+
+    /// An agent as it is.
+    AgentPut { agent: Box<Agent> },
+    /// It wants a process.
+    AgentWaiting { agent: AgentId },
+    /// It no longer wants one.
+    AgentDown { agent: AgentId },
+    /// A process is about to be started.
+    AgentStarted { agent: AgentId, incarnation: u32, token: String },
+    /// It runs.
+    AgentSpawned { agent: AgentId, incarnation: u32, process: Process },
+    /// It is to end.
+    AgentStopping { agent: AgentId, by: String, keep_mail: bool },
+    /// It ended; `again` when it is wanted again at once.
+    AgentExited { agent: AgentId, incarnation: u32, again: bool },
+    /// A run ended.
+    RunEnded { agent: AgentId, run: u32, outcome: Outcome, at_ms: u64, thin: bool },
+
+    /// A message as it is.
+    MessagePut { message: Box<Message> },
+    /// It was handed over.
+    MessageDelivered { message: MessageId, at_ms: u64 },
+    /// They are in the conversation, as part of this run.
+    MessagesConsumed { agent: AgentId, messages: Vec<MessageId>, run: u32, at_ms: u64 },
+    /// It will not be delivered.
+    MessageBounced { message: MessageId, reason: String, at_ms: u64 },
+    /// A request was answered.
+    RequestAnswered { message: MessageId },
+
+    /// A question as it is.
+    PermissionPut { permission: Box<Permission> },
+    /// It was answered.
+    PermissionAnswered { id: PermissionId, answer: Answer },
+
+    /// A team as it is.
+    TeamPut { team: Box<Team> },
+    /// Its removal has begun.
+    TeamDeleting { team: Name },
+    /// It is gone.
+    TeamDeleted { team: Name },
+    /// A task as it is.
+    TaskPut { team: Name, task: Task },
+
+    /// A call with an idempotency key was answered.
+    Keyed { caller: String, key: String, to: Keyed, at_ms: u64 },
+    /// Final messages, answered questions and keys of before are gone.
+    Forgotten { before_ms: u64 },
+}
+
+/// What a call with an idempotency key led to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keyed {
+    /// A session.
+    Session(SessionId),
+    /// An agent.
+    Agent(AgentId),
+    /// Messages.
+    Sent(Vec<SendRow>),
+    /// A question.
+    Permission(PermissionId),
+    /// A team.
+    Team(Name),
+    /// A task.
+    Task(Name, u32),
+}

@@ -1,0 +1,198 @@
+//! Starting, stopping and showing agents.
+
+use super::sessions::free;
+use super::{Call, NewAgent, Said, Verdict, sending};
+use crate::agent::{Agent, Life, Usage};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::effect::Event;
+use crate::id::{AgentId, SessionId};
+use crate::live::{Caller, Waiter};
+use crate::mode::Mode;
+use crate::name::Name;
+use crate::record::Keyed;
+use crate::role::Role;
+use crate::session::{Session, SessionState};
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// The one definition of coordinator mode (G-5).
+const WORKER: &str = "worker";
+/// The built-in definitions of the other modes.
+const BUILT_IN: [&str; 3] = ["explore", "general-purpose", "plan"];
+/// What `phase` may say (W-11).
+const PHASES: [&str; 4] = ["research", "synthesis", "implementation", "verification"];
+
+pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewAgent) -> Verdict {
+    let caller = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
+    let session = call.durable.sessions.get(&caller.session).ok_or(Denial::BadCredentials)?;
+    if live.is_ending() {
+        return Err(Denial::ShuttingDown);
+    }
+    if session.state == SessionState::Stopped {
+        return Err(Denial::SessionStopped { name: session.name.to_string() });
+    }
+    check(&new)?;
+    let agent_type = definition(session, &new.subagent_type)?;
+    let name = name(call.durable, &session.id, &new)?;
+    let mut agent = fresh(call.now, &session.id, name, Role::Worker);
+    agent.agent_type = agent_type;
+    agent.description.clone_from(&new.description);
+    agent.phase.clone_from(&new.phase);
+    agent.waited_for = new.wait;
+    step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
+    call.remember(step, Keyed::Agent(agent.id.clone()));
+    let event = Event::AgentCreated(agent.id.clone());
+    step.effect(Effect::Publish { session: session.id.clone(), event });
+    if let Some(team) = call.durable.team_of(&session.id).filter(|it| !it.deleting) {
+        step.effect(Effect::WriteTeam { team: team.name.clone() });
+    }
+    sending::first_prompt(call, live, step, &agent, new.prompt)?;
+    if new.wait {
+        return Ok(Said::Later(Waiter::Ran(agent.id)));
+    }
+    let running = live.running_workers(call.durable, &session.id);
+    let waits_for = (running >= session.workers_running_max)
+        .then(|| format!("a place: {running} of {} workers run", session.workers_running_max));
+    let note = if session.mode == Mode::Coordinator && !new.model.is_empty() {
+        "`model` was ignored: in coordinator mode all workers use the session's model".to_owned()
+    } else {
+        String::new()
+    };
+    Ok(Said::Now(Answer::Spawned { agent: agent.id, waits_for, note }))
+}
+
+fn check(new: &NewAgent) -> Result<(), Denial> {
+    if new.prompt.trim().is_empty() {
+        let why =
+            "is empty: the worker sees nothing else, so it must hold the whole task".to_owned();
+        return Err(Denial::Invalid { field: "prompt", why });
+    }
+    let bounds = [
+        ("prompt", new.prompt.len(), limits::BODY_LEN_MAX),
+        ("description", new.description.len(), limits::DESCRIPTION_LEN_MAX),
+    ];
+    if let Some((field, len, max)) = bounds.into_iter().find(|(_, len, max)| len > max) {
+        return Err(Denial::TooLarge { field, len, max });
+    }
+    if !new.phase.is_empty() && !PHASES.contains(&new.phase.as_str()) {
+        return Err(Denial::NoSuchPhase { given: new.phase.clone() });
+    }
+    Ok(())
+}
+
+/// The definition that is meant (G-5). Case does not matter, since the models that ask for `Explore` mean `explore`.
+fn definition(session: &Session, given: &str) -> Result<String, Denial> {
+    let mut known: Vec<&str> = match session.mode {
+        Mode::Coordinator => [WORKER].to_vec(),
+        Mode::Fork | Mode::Normal => {
+            BUILT_IN.into_iter().chain(session.definitions.iter().map(String::as_str)).collect()
+        }
+    };
+    known.sort_unstable();
+    known.dedup();
+    let default = if session.mode == Mode::Coordinator { WORKER } else { "general-purpose" };
+    let wanted = if given.is_empty() { default } else { given };
+    let found = known.iter().find(|it| it.eq_ignore_ascii_case(wanted)).map(|it| (*it).to_owned());
+    found.ok_or_else(|| Denial::NoSuchDefinition {
+        given: given.to_owned(),
+        known: known.iter().map(|it| (*it).to_owned()).collect(),
+    })
+}
+
+/// The given name, which nobody in the session may ever have had, or one made of the description.
+fn name(durable: &Durable, session: &SessionId, new: &NewAgent) -> Result<Name, Denial> {
+    let agents = durable.agents_of(session);
+    if agents.len() >= limits::AGENTS_PER_SESSION_MAX {
+        return Err(Denial::Full {
+            what: "agents in the session",
+            max: limits::AGENTS_PER_SESSION_MAX,
+        });
+    }
+    let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
+    if new.name.is_empty() {
+        return Ok(free(&Name::from_words(&new.description, WORKER), taken));
+    }
+    let name = Name::for_agent(&new.name)
+        .map_err(|why| Denial::Invalid { field: "name", why: why.to_owned() })?;
+    if taken(&name) {
+        return Err(Denial::NameTaken { what: "agent", name: name.to_string() });
+    }
+    Ok(name)
+}
+
+/// An agent that has done nothing yet.
+pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -> Agent {
+    Agent {
+        id: AgentId::from_random(&now.random),
+        session: session.clone(),
+        name,
+        role,
+        agent_type: match role {
+            Role::Coordinator => "coordinator",
+            Role::Lead => "lead",
+            Role::Worker => WORKER,
+        }
+        .to_owned(),
+        description: String::new(),
+        phase: String::new(),
+        created_ms: now.wall_ms,
+        waited_for: false,
+        life: Life::Down,
+        incarnation: 0,
+        token: String::new(),
+        process: None,
+        runs: 0,
+        run_opened_ms: None,
+        crashes: 0,
+        queued: 0,
+        usage: Usage::default(),
+        last: None,
+        mailbox: VecDeque::new(),
+    }
+}
+
+pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &str) -> Verdict {
+    let agent = route::agent(call.durable, &call.caller, given)?;
+    let by = match &call.caller {
+        Caller::User => "the user".to_owned(),
+        Caller::Agent(id) if *id == agent.id => return Err(Denial::ToSelf),
+        Caller::Agent(id) => {
+            call.durable.agents.get(id).map(|it| it.name.to_string()).unwrap_or_default()
+        }
+    };
+    let (has_process, bounced) =
+        lifecycle::stop(call.durable, live, step, call.now, agent, &by, false);
+    let names = if has_process { [agent.name.to_string()].to_vec() } else { Vec::new() };
+    if !has_process {
+        return Ok(Said::Now(Answer::Stopped { agents: names, bounced }));
+    }
+    Ok(Said::Later(Waiter::Gone {
+        agents: BTreeSet::from([agent.id.clone()]),
+        names,
+        bounced,
+        then_remove: None,
+    }))
+}
+
+pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {
+    route::agent(call.durable, &call.caller, given)
+        .map(|it| Said::Now(Answer::Agent(it.id.clone())))
+}
+
+pub(super) fn transcript(
+    call: &Call<'_>,
+    step: &mut Step,
+    given: &str,
+    from: u64,
+    limit: u32,
+) -> Verdict {
+    let agent = route::agent(call.durable, &call.caller, given)?.id.clone();
+    step.effect(Effect::ReadTranscript { agent, from, limit, peer: call.peer, call: call.id });
+    Ok(Said::ByShell)
+}

@@ -1,0 +1,418 @@
+//! What can be asked for, and the way from a request to its file: one for each family.
+
+pub mod agents;
+pub mod control;
+pub mod permissions;
+pub mod reports;
+pub mod sending;
+pub mod sessions;
+pub mod tasks;
+pub mod teams;
+
+use crate::agent::Outcome;
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::id::{AgentId, MessageId, PeerId};
+use crate::live::{Caller, Waiter};
+use crate::permission::Question;
+use crate::task::TaskStatus;
+use crate::{Durable, Effect, Live, Moment, Step};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A request. `proto` has the same with its documentation; this is what the core understands of it.
+#[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
+#[derive(Clone, PartialEq, Debug)]
+pub enum Request {
+    Ping,
+    DaemonStatus,
+    DaemonStop { keep_agents: bool },
+    SessionNew(NewSession),
+    SessionList,
+    SessionShow { session: String },
+    SessionStop { session: String },
+    SessionResume { session: String, mode_variable: Option<String> },
+    SessionRemove { session: String, force: bool },
+    Prompt { session: String, agent: Option<String>, text: String },
+    Interrupt { session: String },
+    Send { session: String, to: To, body: Body, summary: String },
+    Receipt { message: String },
+    AgentSpawn(NewAgent),
+    AgentStop { agent: String },
+    AgentShow { agent: String },
+    Transcript { agent: String, from: u64, limit: u32 },
+    PermissionAsk(Question),
+    PermissionList { session: String },
+    PermissionAnswer { id: String, allow: bool, always: bool, reason: String },
+    StructuredOutput { output: String },
+    TeamCreate { session: String, name: String, description: String, agent_type: String },
+    TeamDelete { session: String },
+    TeamList,
+    TeamShow { team: String },
+    TaskCreate { team: String, subject: String, description: String, blocked_by: Vec<u32> },
+    TaskList { team: String },
+    TaskGet { team: String, task: u32 },
+    TaskUpdate { team: String, task: u32, status: Option<TaskStatus>, owner: Option<String> },
+    ScratchpadList { session: String },
+    ScratchpadShow { session: String, path: String },
+    Usage { session: String },
+    Subscribe { session: String, after: Option<u64> },
+    Attach { session: String, agent: String, history: Option<u32> },
+    Acknowledge { messages: Vec<MessageId>, run: u32 },
+    RunEnded { run: u32, outcome: Outcome },
+}
+
+/// How a session is made.
+#[expect(
+    missing_docs,
+    reason = "the fields are those of `proto::request::NewSession`, documented there"
+)]
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NewSession {
+    pub name: String,
+    pub cwd: String,
+    pub mode: Option<String>,
+    pub mode_variable: Option<String>,
+    pub simple_variable: Option<String>,
+    pub model: String,
+    pub permissions: String,
+    pub scratchpad: bool,
+    pub definitions: Vec<String>,
+    pub worker_turns: u32,
+    pub worker_run_ms: u64,
+    pub workers: u32,
+    pub prompt: String,
+}
+
+/// How a worker is started.
+#[expect(
+    missing_docs,
+    reason = "the fields are those of `proto::request::NewAgent`, documented there"
+)]
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NewAgent {
+    pub description: String,
+    pub prompt: String,
+    pub subagent_type: String,
+    pub name: String,
+    pub model: String,
+    pub phase: String,
+    pub wait: bool,
+}
+
+/// Where a message goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum To {
+    /// A name or agent id.
+    Name(String),
+    /// Everyone in the session but the sender.
+    Everyone,
+    /// Another process.
+    Uds,
+    /// Another session or machine.
+    Bridge,
+}
+
+/// What is said.
+#[expect(missing_docs, reason = "the fields are those of `proto::message::Body`, documented there")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body {
+    Text { text: String },
+    ShutdownRequest { reason: String },
+    ShutdownResponse { request_id: String, approve: bool, reason: String },
+    PlanApprovalResponse { request_id: String },
+}
+
+/// A request's name, without what it carries.
+#[expect(missing_docs, reason = "the variants are those of `Request`")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Ping,
+    DaemonStatus,
+    DaemonStop,
+    SessionNew,
+    SessionList,
+    SessionShow,
+    SessionStop,
+    SessionResume,
+    SessionRemove,
+    Prompt,
+    Interrupt,
+    Send,
+    Receipt,
+    AgentSpawn,
+    AgentStop,
+    AgentShow,
+    Transcript,
+    PermissionAsk,
+    PermissionList,
+    PermissionAnswer,
+    StructuredOutput,
+    TeamCreate,
+    TeamDelete,
+    TeamList,
+    TeamShow,
+    TaskCreate,
+    TaskList,
+    TaskGet,
+    TaskUpdate,
+    ScratchpadList,
+    ScratchpadShow,
+    Usage,
+    Subscribe,
+    Attach,
+    Acknowledge,
+    RunEnded,
+}
+
+impl Kind {
+    /// Every kind there is.
+    pub const ALL: [Self; 36] = [
+        Self::Ping,
+        Self::DaemonStatus,
+        Self::DaemonStop,
+        Self::SessionNew,
+        Self::SessionList,
+        Self::SessionShow,
+        Self::SessionStop,
+        Self::SessionResume,
+        Self::SessionRemove,
+        Self::Prompt,
+        Self::Interrupt,
+        Self::Send,
+        Self::Receipt,
+        Self::AgentSpawn,
+        Self::AgentStop,
+        Self::AgentShow,
+        Self::Transcript,
+        Self::PermissionAsk,
+        Self::PermissionList,
+        Self::PermissionAnswer,
+        Self::StructuredOutput,
+        Self::TeamCreate,
+        Self::TeamDelete,
+        Self::TeamList,
+        Self::TeamShow,
+        Self::TaskCreate,
+        Self::TaskList,
+        Self::TaskGet,
+        Self::TaskUpdate,
+        Self::ScratchpadList,
+        Self::ScratchpadShow,
+        Self::Usage,
+        Self::Subscribe,
+        Self::Attach,
+        Self::Acknowledge,
+        Self::RunEnded,
+    ];
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::DaemonStatus => "daemon_status",
+            Self::DaemonStop => "daemon_stop",
+            Self::SessionNew => "session_new",
+            Self::SessionList => "session_list",
+            Self::SessionShow => "session_show",
+            Self::SessionStop => "session_stop",
+            Self::SessionResume => "session_resume",
+            Self::SessionRemove => "session_remove",
+            Self::Prompt => "prompt",
+            Self::Interrupt => "interrupt",
+            Self::Send => "send",
+            Self::Receipt => "receipt",
+            Self::AgentSpawn => "agent_spawn",
+            Self::AgentStop => "agent_stop",
+            Self::AgentShow => "agent_show",
+            Self::Transcript => "transcript",
+            Self::PermissionAsk => "permission_ask",
+            Self::PermissionList => "permission_list",
+            Self::PermissionAnswer => "permission_answer",
+            Self::StructuredOutput => "structured_output",
+            Self::TeamCreate => "team_create",
+            Self::TeamDelete => "team_delete",
+            Self::TeamList => "team_list",
+            Self::TeamShow => "team_show",
+            Self::TaskCreate => "task_create",
+            Self::TaskList => "task_list",
+            Self::TaskGet => "task_get",
+            Self::TaskUpdate => "task_update",
+            Self::ScratchpadList => "scratchpad_list",
+            Self::ScratchpadShow => "scratchpad_show",
+            Self::Usage => "usage",
+            Self::Subscribe => "subscribe",
+            Self::Attach => "attach",
+            Self::Acknowledge => "acknowledge",
+            Self::RunEnded => "run_ended",
+        }
+    }
+}
+
+impl Request {
+    /// Which one it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Ping => Kind::Ping,
+            Self::DaemonStatus => Kind::DaemonStatus,
+            Self::DaemonStop { .. } => Kind::DaemonStop,
+            Self::SessionNew(_) => Kind::SessionNew,
+            Self::SessionList => Kind::SessionList,
+            Self::SessionShow { .. } => Kind::SessionShow,
+            Self::SessionStop { .. } => Kind::SessionStop,
+            Self::SessionResume { .. } => Kind::SessionResume,
+            Self::SessionRemove { .. } => Kind::SessionRemove,
+            Self::Prompt { .. } => Kind::Prompt,
+            Self::Interrupt { .. } => Kind::Interrupt,
+            Self::Send { .. } => Kind::Send,
+            Self::Receipt { .. } => Kind::Receipt,
+            Self::AgentSpawn(_) => Kind::AgentSpawn,
+            Self::AgentStop { .. } => Kind::AgentStop,
+            Self::AgentShow { .. } => Kind::AgentShow,
+            Self::Transcript { .. } => Kind::Transcript,
+            Self::PermissionAsk(_) => Kind::PermissionAsk,
+            Self::PermissionList { .. } => Kind::PermissionList,
+            Self::PermissionAnswer { .. } => Kind::PermissionAnswer,
+            Self::StructuredOutput { .. } => Kind::StructuredOutput,
+            Self::TeamCreate { .. } => Kind::TeamCreate,
+            Self::TeamDelete { .. } => Kind::TeamDelete,
+            Self::TeamList => Kind::TeamList,
+            Self::TeamShow { .. } => Kind::TeamShow,
+            Self::TaskCreate { .. } => Kind::TaskCreate,
+            Self::TaskList { .. } => Kind::TaskList,
+            Self::TaskGet { .. } => Kind::TaskGet,
+            Self::TaskUpdate { .. } => Kind::TaskUpdate,
+            Self::ScratchpadList { .. } => Kind::ScratchpadList,
+            Self::ScratchpadShow { .. } => Kind::ScratchpadShow,
+            Self::Usage { .. } => Kind::Usage,
+            Self::Subscribe { .. } => Kind::Subscribe,
+            Self::Attach { .. } => Kind::Attach,
+            Self::Acknowledge { .. } => Kind::Acknowledge,
+            Self::RunEnded { .. } => Kind::RunEnded,
+        }
+    }
+}
+
+/// One call: what is asked for, by whom, on which connection.
+pub(crate) struct Call<'a> {
+    pub(crate) durable: &'a Durable,
+    pub(crate) now: &'a Moment,
+    pub(crate) caller: Caller,
+    pub(crate) peer: PeerId,
+    pub(crate) id: u64,
+    pub(crate) key: Option<String>,
+}
+
+/// What a request's file says: an answer at once, a promise, or nothing since an effect will answer.
+pub(crate) enum Said {
+    /// The answer.
+    Now(Answer),
+    /// It comes when this has happened.
+    Later(Waiter),
+    /// The shell answers, as the effect says.
+    ByShell,
+}
+
+pub(crate) type Verdict = Result<Said, Denial>;
+
+impl Call<'_> {
+    /// The agent that calls, for requests that only agents may make.
+    pub(crate) fn agent(&self) -> Result<&AgentId, Denial> {
+        match &self.caller {
+            Caller::Agent(id) => Ok(id),
+            Caller::User => Err(Denial::Forbidden { asker: "the user", request: "this" }),
+        }
+    }
+}
+
+/// Answers a call whose caller is known to be allowed to make it.
+pub(crate) fn answer(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    request: Request,
+) -> Verdict {
+    match request {
+        Request::Ping => Ok(Said::Now(Answer::Done)),
+        Request::DaemonStatus => Ok(Said::Now(Answer::Daemon)),
+        Request::DaemonStop { keep_agents } => {
+            Ok(control::stop_daemon(call, live, step, keep_agents))
+        }
+        Request::SessionNew(new) => sessions::new(call, live, step, new),
+        Request::SessionList => Ok(Said::Now(Answer::Sessions)),
+        Request::SessionShow { session } => sessions::show(call, &session),
+        Request::SessionStop { session } => sessions::stop(call, live, step, &session),
+        Request::SessionResume { session, mode_variable } => {
+            sessions::resume(call, live, step, &session, mode_variable.as_deref())
+        }
+        Request::SessionRemove { session, force } => {
+            sessions::remove(call, live, step, &session, force)
+        }
+        Request::Prompt { session, agent, text } => {
+            sending::prompt(call, live, step, &session, agent.as_deref(), text)
+        }
+        Request::Interrupt { session } => control::interrupt(call, live, step, &session),
+        Request::Send { session, to, body, summary } => {
+            sending::send(call, live, step, &session, &to, &body, &summary)
+        }
+        Request::Receipt { message } => sending::receipt(call, &message),
+        Request::AgentSpawn(new) => agents::spawn(call, live, step, new),
+        Request::AgentStop { agent } => agents::stop(call, live, step, &agent),
+        Request::AgentShow { agent } => agents::show(call, &agent),
+        Request::Transcript { agent, from, limit } => {
+            agents::transcript(call, step, &agent, from, limit)
+        }
+        Request::PermissionAsk(question) => permissions::ask(call, live, step, question),
+        Request::PermissionList { session } => permissions::list(call, &session),
+        Request::PermissionAnswer { id, allow, always, reason } => {
+            permissions::answer(call, step, &id, allow, always, reason)
+        }
+        Request::StructuredOutput { output } => control::output(call, step, output),
+        Request::TeamCreate { session, name, description, agent_type } => {
+            teams::create(call, step, &session, &name, description, agent_type)
+        }
+        Request::TeamDelete { session } => teams::delete(call, step, &session),
+        Request::TeamList => Ok(Said::Now(Answer::Teams)),
+        Request::TeamShow { team } => teams::show(call, &team),
+        Request::TaskCreate { team, subject, description, blocked_by } => {
+            tasks::create(call, step, &team, subject, description, blocked_by)
+        }
+        Request::TaskList { team } => tasks::list(call, &team),
+        Request::TaskGet { team, task } => tasks::get(call, &team, task),
+        Request::TaskUpdate { team, task, status, owner } => {
+            tasks::update(call, step, &team, task, status, owner.as_deref())
+        }
+        Request::ScratchpadList { session } => sessions::scratchpad(call, step, &session, None),
+        Request::ScratchpadShow { session, path } => {
+            sessions::scratchpad(call, step, &session, Some(path))
+        }
+        Request::Usage { session } => sessions::usage(call, &session),
+        Request::Subscribe { session, after } => control::subscribe(call, step, &session, after),
+        Request::Attach { session, agent, history } => {
+            control::attach(call, step, &session, &agent, history)
+        }
+        Request::Acknowledge { messages, run } => {
+            reports::acknowledge(call, live, step, &messages, run)
+        }
+        Request::RunEnded { run, outcome } => reports::run_ended(call, live, step, run, outcome),
+    }
+}
+
+/// The effect that answers a call.
+pub(crate) fn reply(peer: PeerId, call: u64, outcome: Result<Answer, Denial>) -> Effect {
+    Effect::Reply { peer, call, outcome }
+}
+
+impl Call<'_> {
+    /// Remembers what this call led to, so that its repetition leads to nothing more.
+    pub(crate) fn remember(&self, step: &mut Step, to: crate::record::Keyed) {
+        if let Some(key) = &self.key {
+            step.record(crate::Record::Keyed {
+                caller: crate::decide::caller_key(&self.caller),
+                key: key.clone(),
+                to,
+                at_ms: self.now.wall_ms,
+            });
+        }
+    }
+}

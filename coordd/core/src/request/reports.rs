@@ -1,0 +1,63 @@
+//! What agent processes say about their messages and runs.
+
+use super::{Call, Said, Verdict};
+use crate::agent::Outcome;
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::effect::Event;
+use crate::id::MessageId;
+use crate::message::State;
+use crate::role::Role;
+use crate::{Effect, Live, Record, Step, lifecycle};
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
+pub(super) fn acknowledge(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    messages: &[MessageId],
+    run: u32,
+) -> Verdict {
+    let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
+    // Only what is in its own mailbox; repeated acknowledgements find nothing and change nothing.
+    let own: Vec<_> = messages.iter().filter(|id| agent.mailbox.contains(id)).copied().collect();
+    if let Some(link) = live.links.get_mut(&agent.id) {
+        for id in &own {
+            link.handed.remove(id);
+        }
+    }
+    if !own.is_empty() {
+        for id in &own {
+            let event = Event::MessageChanged { message: *id, state: State::Consumed };
+            step.effect(Effect::Publish { session: agent.session.clone(), event });
+        }
+        let at_ms = call.now.wall_ms;
+        step.record(Record::MessagesConsumed {
+            agent: agent.id.clone(),
+            messages: own,
+            run,
+            at_ms,
+        });
+        live.touch(&agent.id);
+    }
+    Ok(Said::Now(Answer::Done))
+}
+
+pub(super) fn run_ended(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    run: u32,
+    outcome: Outcome,
+) -> Verdict {
+    let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
+    if run == 0 {
+        let why = "counts from 1".to_string();
+        return Err(Denial::Invalid { field: "run", why });
+    }
+    // The end of a run that is recorded already is only confirmed again (N-4).
+    lifecycle::end_run(call.durable, live, step, call.now, agent, run, outcome);
+    let stopping = matches!(agent.life, crate::agent::Life::Stopping { .. });
+    Ok(Said::Now(Answer::RunRecorded { exit: agent.role == Role::Worker || stopping }))
+}

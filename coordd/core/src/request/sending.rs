@@ -1,0 +1,215 @@
+//! Prompts, messages and receipts (section 6 of SPEC).
+
+use super::{Body, Call, Said, To, Verdict};
+use crate::agent::{Agent, Life};
+use crate::answer::{Answer, SendRow};
+use crate::denial::Denial;
+use crate::id::{MessageId, SessionId};
+use crate::live::Caller;
+use crate::mailbox::{self, Draft, Numbers};
+use crate::message::{Kind, Sender};
+use crate::record::Keyed;
+use crate::role::Role;
+use crate::session::SessionState;
+use crate::{Live, Record, Step, limits, route};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// The task of an agent that this very step makes.
+pub(super) fn first_prompt(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    to: &Agent,
+    text: String,
+) -> Result<(), Denial> {
+    mailbox::check(call.durable, to, &text)?;
+    let draft =
+        Draft { from: sender(call), kind: Kind::Prompt, text, summary: to.description.clone() };
+    let mut numbers = Numbers::after(call.durable, step);
+    mailbox::accept(&mut numbers, live, step, call.now, to, draft);
+    Ok(())
+}
+
+fn sender(call: &Call<'_>) -> Sender {
+    match &call.caller {
+        Caller::User => Sender::User,
+        Caller::Agent(id) => Sender::Agent(id.clone()),
+    }
+}
+
+pub(super) fn prompt(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    session: &str,
+    agent: Option<&str>,
+    text: String,
+) -> Verdict {
+    let session = route::session(call.durable, session)?;
+    if session.state == SessionState::Stopped {
+        return Err(Denial::SessionStopped { name: session.name.to_string() });
+    }
+    if text.trim().is_empty() {
+        return Err(Denial::Invalid { field: "text", why: "is empty".to_owned() });
+    }
+    let to = route::agent_in(call.durable, &session.id, agent.unwrap_or("lead"))?;
+    mailbox::check(call.durable, to, &text)?;
+    let draft = Draft { from: Sender::User, kind: Kind::Prompt, text, summary: String::new() };
+    let mut numbers = Numbers::after(call.durable, step);
+    let id = mailbox::accept(&mut numbers, live, step, call.now, to, draft);
+    let rows = [row(to, id, None)].to_vec();
+    call.remember(step, Keyed::Sent(rows.clone()));
+    Ok(Said::Now(Answer::Sent(rows)))
+}
+
+pub(super) fn send(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    session: &str,
+    to: &To,
+    body: &Body,
+    summary: &str,
+) -> Verdict {
+    let session = own_session(call, session)?;
+    let state = call.durable.sessions.get(&session).map(|it| (it.state, it.name.to_string()));
+    if let Some((SessionState::Stopped, name)) = state {
+        return Err(Denial::SessionStopped { name });
+    }
+    let everyone = match to {
+        To::Uds => return Err(Denial::NotThereYet { what: "sending to `uds:` addresses" }),
+        To::Bridge => return Err(Denial::NotThereYet { what: "sending to `bridge:` addresses" }),
+        To::Everyone => true,
+        To::Name(_) => false,
+    };
+    if everyone && !matches!(body, Body::Text { .. }) {
+        return Err(Denial::StructuredToMany);
+    }
+    let receivers = receivers(call, &session, to)?;
+    let (kind, text, answered) = meaning(call, &session, body)?;
+    let mut rows = Vec::new();
+    let mut numbers = Numbers::after(call.durable, step);
+    for receiver in receivers {
+        // M-5: one bad receiver does not stop the others, but a single one is told as the call's own failure.
+        if let Err(denial) = mailbox::check(call.durable, receiver, &text) {
+            if !everyone {
+                return Err(denial);
+            }
+            rows.push(SendRow::Refused {
+                to: receiver.name.to_string(),
+                reason: "its mailbox is full".to_owned(),
+            });
+            continue;
+        }
+        let draft = Draft {
+            from: sender(call),
+            kind: kind.clone(),
+            text: text.clone(),
+            summary: summary.to_owned(),
+        };
+        let id = mailbox::accept(&mut numbers, live, step, call.now, receiver, draft);
+        let request_id =
+            matches!(kind, Kind::ShutdownRequest { .. }).then(|| format!("shutdown-{id}"));
+        rows.push(row(receiver, id, request_id));
+    }
+    if let Some(message) = answered {
+        step.record(Record::RequestAnswered { message });
+    }
+    call.remember(step, Keyed::Sent(rows.clone()));
+    Ok(Said::Now(Answer::Sent(rows)))
+}
+
+/// An agent speaks in its own session only; a user says in which.
+pub(super) fn own_session(call: &Call<'_>, given: &str) -> Result<SessionId, Denial> {
+    match &call.caller {
+        Caller::Agent(id) => {
+            call.durable.agents.get(id).map(|it| it.session.clone()).ok_or(Denial::BadCredentials)
+        }
+        Caller::User => route::session(call.durable, given).map(|it| it.id.clone()),
+    }
+}
+
+fn receivers<'a>(
+    call: &Call<'a>,
+    session: &'a SessionId,
+    to: &To,
+) -> Result<Vec<&'a Agent>, Denial> {
+    let is_sender = |agent: &Agent| call.caller == Caller::Agent(agent.id.clone());
+    match to {
+        To::Name(name) => {
+            let agent = route::agent_in(call.durable, session, name)?;
+            if is_sender(agent) {
+                return Err(Denial::ToSelf);
+            }
+            Ok([agent].to_vec())
+        }
+        // A broadcast speaks to those who are at work; waking every worker that ever was would be a surprise.
+        To::Everyone => {
+            let is_there =
+                |it: &&Agent| !is_sender(it) && (it.role != Role::Worker || it.is_active());
+            let found: Vec<_> =
+                call.durable.agents_of(session).into_iter().filter(is_there).collect();
+            if found.is_empty() { Err(Denial::Nobody) } else { Ok(found) }
+        }
+        To::Uds | To::Bridge => Err(Denial::Nobody),
+    }
+}
+
+/// What a body means: its kind, its text, and the request that it answers.
+fn meaning(
+    call: &Call<'_>,
+    session: &SessionId,
+    body: &Body,
+) -> Result<(Kind, String, Option<MessageId>), Denial> {
+    match body {
+        Body::Text { text } if text.trim().is_empty() => {
+            Err(Denial::Invalid { field: "message", why: "is empty".to_owned() })
+        }
+        Body::Text { text } => Ok((Kind::Text, text.clone(), None)),
+        Body::ShutdownRequest { reason } => {
+            Ok((Kind::ShutdownRequest { answered: false }, reason.clone(), None))
+        }
+        Body::ShutdownResponse { request_id, approve, reason } => {
+            let open = request_id.strip_prefix("shutdown-").and_then(MessageId::parse);
+            let open = open.and_then(|id| call.durable.messages.get(&id)).filter(|it| {
+                let to_caller = call.caller == Caller::Agent(it.to.clone());
+                it.session == *session
+                    && to_caller
+                    && it.kind == Kind::ShutdownRequest { answered: false }
+            });
+            let Some(open) = open else {
+                return Err(Denial::NoOpenRequest { given: request_id.clone() });
+            };
+            Ok((Kind::ShutdownResponse { approve: *approve }, reason.clone(), Some(open.id)))
+        }
+        // Nobody asks for approval of a plan yet, so there is no open request that this could answer.
+        Body::PlanApprovalResponse { request_id } => {
+            Err(Denial::NoOpenRequest { given: request_id.clone() })
+        }
+    }
+}
+
+/// What the sender is told about one accepted message.
+fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> SendRow {
+    let note = match to.life {
+        Life::Down => "it is not running; the message resumes it",
+        Life::Waiting => "it waits for a place; it reads the message when it starts",
+        Life::Stopping { .. } => "it is being stopped; the message resumes it afterwards",
+        Life::Up if to.run_is_open() => "it reads the message at its next tool round",
+        Life::Up => "it reads the message now",
+    };
+    let ahead = u32::try_from(to.mailbox.len()).unwrap_or(u32::MAX);
+    SendRow::Accepted { to: to.name.to_string(), id, ahead, note: note.to_owned(), request_id }
+}
+
+pub(super) fn receipt(call: &Call<'_>, given: &str) -> Verdict {
+    let found = MessageId::parse(given).filter(|id| call.durable.messages.contains_key(id));
+    let days = limits::RECEIPT_KEPT_MS / (24 * 60 * 60 * 1_000);
+    found.map(|id| Said::Now(Answer::Receipt(id))).ok_or_else(|| Denial::NoSuch {
+        what: "message",
+        given: format!("{given} (receipts are kept for {days} days)"),
+    })
+}

@@ -1,0 +1,291 @@
+//! Making, stopping, resuming and removing sessions.
+
+use super::control::one_or_all;
+use super::{Call, NewSession, Said, Verdict, agents, sending};
+use crate::agent::{Agent, Life};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::effect::Event;
+use crate::id::{AgentId, PeerId, SessionId};
+use crate::live::Waiter;
+use crate::mode::{self, Mode};
+use crate::name::Name;
+use crate::record::Keyed;
+use crate::role::Role;
+use crate::session::{Session, SessionState};
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSession) -> Verdict {
+    if live.is_ending() {
+        return Err(Denial::ShuttingDown);
+    }
+    if call.durable.sessions.len() >= limits::SESSIONS_MAX {
+        return Err(Denial::Full { what: "sessions", max: limits::SESSIONS_MAX });
+    }
+    let mode = mode::choose(new.mode.as_deref(), new.mode_variable.as_deref())?;
+    check(&new)?;
+    let name = name(call.durable, &new)?;
+    let id = SessionId::from_random(&call.now.random);
+    let lead = agents::fresh(
+        call.now,
+        &id,
+        Name::lead(),
+        match mode {
+            Mode::Coordinator => Role::Coordinator,
+            Mode::Fork | Mode::Normal => Role::Lead,
+        },
+    );
+    let pick = |given: u32, default: u32| if given == 0 { default } else { given };
+    let session = Session {
+        id: id.clone(),
+        name,
+        mode,
+        cwd: new.cwd,
+        created_ms: call.now.wall_ms,
+        state: SessionState::Live,
+        lead: lead.id.clone(),
+        model: new.model,
+        permissions: new.permissions,
+        rules_learned: Vec::new(),
+        simple_tools: mode::is_truthy(new.simple_variable.as_deref()),
+        // The shell makes it, and says where it is; until then the empty path says that there is to be one.
+        scratchpad: new.scratchpad.then(String::new),
+        definitions: new.definitions,
+        worker_turns: pick(new.worker_turns, limits::WORKER_TURNS_DEFAULT),
+        worker_run_ms: if new.worker_run_ms == 0 {
+            limits::WORKER_RUN_MS_DEFAULT
+        } else {
+            new.worker_run_ms
+        },
+        workers_running_max: pick(new.workers, limits::WORKERS_RUNNING_DEFAULT)
+            .min(limits::WORKERS_RUNNING_MAX),
+        output: None,
+    };
+    step.record(Record::SessionPut { session: Box::new(session) });
+    step.record(Record::AgentPut { agent: Box::new(lead.clone()) });
+    call.remember(step, Keyed::Session(id.clone()));
+    step.effect(Effect::OpenSession { session: id.clone(), create: true });
+    step.effect(Effect::Publish { session: id.clone(), event: Event::SessionCreated });
+    if !new.prompt.is_empty() {
+        sending::first_prompt(call, live, step, &lead, new.prompt)?;
+    }
+    Ok(Said::Now(Answer::Session(id)))
+}
+
+fn check(new: &NewSession) -> Result<(), Denial> {
+    if !new.cwd.starts_with('/') {
+        return Err(Denial::Invalid { field: "cwd", why: "must be an absolute path".to_owned() });
+    }
+    let bounds = [
+        ("cwd", new.cwd.len(), limits::PATH_LEN_MAX),
+        ("model", new.model.len(), limits::SETTINGS_LEN_MAX),
+        ("permissions", new.permissions.len(), limits::SETTINGS_LEN_MAX),
+        ("prompt", new.prompt.len(), limits::BODY_LEN_MAX),
+    ];
+    match bounds.into_iter().find(|(_, len, max)| len > max) {
+        Some((field, len, max)) => Err(Denial::TooLarge { field, len, max }),
+        None => Ok(()),
+    }
+}
+
+/// The given name, which must be free, or one made of the folder's.
+fn name(durable: &Durable, new: &NewSession) -> Result<Name, Denial> {
+    let taken = |name: &Name| durable.sessions.values().any(|it| it.name.is(name.as_str()));
+    if !new.name.is_empty() {
+        let name = Name::new(&new.name)
+            .map_err(|why| Denial::Invalid { field: "name", why: why.to_owned() })?;
+        return if taken(&name) {
+            Err(Denial::NameTaken { what: "session", name: name.to_string() })
+        } else {
+            Ok(name)
+        };
+    }
+    let stem = Name::from_words(new.cwd.rsplit('/').next().unwrap_or_default(), "session");
+    Ok(free(&stem, taken))
+}
+
+/// The name, or the first of `name-2`, `name-3`, … that is not taken.
+pub(super) fn free(stem: &Name, taken: impl Fn(&Name) -> bool) -> Name {
+    if !taken(stem) {
+        return stem.clone();
+    }
+    // Bounded by the number of names that there can be: one of them is free.
+    let found = (2..=limits::SESSIONS_MAX + 2).map(|n| stem.numbered(n)).find(|name| !taken(name));
+    found.unwrap_or_else(|| stem.clone())
+}
+
+pub(super) fn show(call: &Call<'_>, session: &str) -> Verdict {
+    route::session(call.durable, session).map(|it| Said::Now(Answer::Detail(it.id.clone())))
+}
+
+pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, session: &str) -> Verdict {
+    let session = route::session(call.durable, session)?;
+    let names = stop_all(call.durable, live, step, call.now, session, "the user");
+    let agents = names.iter().map(|(id, _)| id.clone()).collect();
+    let names = names.into_iter().map(|(_, name)| name).collect();
+    Ok(Said::Later(Waiter::Gone { agents, names, bounced: 0, then_remove: None }))
+}
+
+/// Stops a session with all its agents; mail is kept. Returns the agents that have a process.
+pub(crate) fn stop_all(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    session: &Session,
+    by: &str,
+) -> Vec<(AgentId, String)> {
+    if session.state == SessionState::Live {
+        step.record(Record::SessionState {
+            session: session.id.clone(),
+            state: SessionState::Stopped,
+        });
+        let event = Event::SessionChanged(SessionState::Stopped);
+        step.effect(Effect::Publish { session: session.id.clone(), event });
+    }
+    let mut waited_for = Vec::new();
+    for agent in durable.agents_of(&session.id) {
+        let (has_process, _) = lifecycle::stop(durable, live, step, now, agent, by, true);
+        if has_process {
+            waited_for.push((agent.id.clone(), agent.name.to_string()));
+        }
+    }
+    waited_for
+}
+
+pub(super) fn resume(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    session: &str,
+    mode_variable: Option<&str>,
+) -> Verdict {
+    let session = route::session(call.durable, session)?;
+    if live.is_ending() {
+        return Err(Denial::ShuttingDown);
+    }
+    if session.mode == Mode::Coordinator && cfg!(not(feature = "coordinator")) {
+        return Err(Denial::CoordinatorNotCompiledIn);
+    }
+    if session.state == SessionState::Stopped {
+        step.record(Record::SessionState {
+            session: session.id.clone(),
+            state: SessionState::Live,
+        });
+        let event = Event::SessionChanged(SessionState::Live);
+        step.effect(Effect::Publish { session: session.id.clone(), event });
+    }
+    step.effect(Effect::OpenSession { session: session.id.clone(), create: false });
+    let mut note = String::new();
+    // G-4: the recorded mode wins; a variable that says the other thing is worth a line.
+    let wanted = mode::from_variable(mode_variable);
+    if mode_variable.is_some() && wanted != session.mode {
+        note = format!(
+            "switched from {} mode (your environment) to {} mode, in which this session was made",
+            wanted.as_str(),
+            session.mode.as_str()
+        );
+        let event = Event::ModeSwitched { from: wanted, to: session.mode };
+        step.effect(Effect::Publish { session: session.id.clone(), event });
+    }
+    let agents = call.durable.agents_of(&session.id);
+    let waiting = agents.iter().map(|it| it.mailbox.len()).sum::<usize>();
+    let was_cut = |it: &&&Agent| {
+        it.run_is_open()
+            || it.last.as_ref().is_some_and(|it| it.outcome.status == crate::agent::Status::Killed)
+    };
+    let interrupted = agents.iter().filter(was_cut).map(|it| it.name.to_string()).collect();
+    for it in &agents {
+        live.touch(&it.id);
+    }
+    Ok(Said::Now(Answer::Resumed {
+        session: session.id.clone(),
+        note,
+        waiting_messages: u32::try_from(waiting).unwrap_or(u32::MAX),
+        interrupted,
+    }))
+}
+
+pub(super) fn remove(
+    call: &Call<'_>,
+    live: &mut Live,
+    step: &mut Step,
+    session: &str,
+    force: bool,
+) -> Verdict {
+    let session = route::session(call.durable, session)?;
+    let running: BTreeSet<_> = call
+        .durable
+        .agents_of(&session.id)
+        .iter()
+        .filter(|it| it.life != Life::Down)
+        .map(|it| it.id.clone())
+        .collect();
+    if (session.state == SessionState::Live && !running.is_empty()) && !force {
+        return Err(Denial::SessionLive { name: session.name.to_string() });
+    }
+    let waited_for = stop_all(call.durable, live, step, call.now, session, "the user");
+    if waited_for.is_empty() {
+        remove_now(call.durable, step, &session.id, call.peer, call.id);
+        return Ok(Said::ByShell);
+    }
+    Ok(Said::Later(Waiter::Gone {
+        agents: waited_for.iter().map(|(id, _)| id.clone()).collect(),
+        names: waited_for.into_iter().map(|(_, name)| name).collect(),
+        bounced: 0,
+        then_remove: Some(session.id.clone()),
+    }))
+}
+
+/// Removes a session whose agents are gone. The removal is durable before it is answered (case C13).
+pub(crate) fn remove_now(
+    durable: &Durable,
+    step: &mut Step,
+    id: &SessionId,
+    peer: PeerId,
+    call: u64,
+) {
+    let Some(session) = durable.sessions.get(id) else {
+        let given = id.to_string();
+        step.effect(super::reply(peer, call, Err(Denial::NoSuch { what: "session", given })));
+        return;
+    };
+    step.record(Record::SessionRemoved { session: id.clone() });
+    step.effect(Effect::Publish { session: id.clone(), event: Event::SessionRemoved });
+    step.effect(Effect::RemoveSession {
+        session: id.clone(),
+        scratchpad: session.scratchpad.clone(),
+        team: durable.team_of(id).map(|it| it.name.clone()),
+        peer,
+        call,
+    });
+}
+
+pub(super) fn scratchpad(
+    call: &Call<'_>,
+    step: &mut Step,
+    session: &str,
+    path: Option<String>,
+) -> Verdict {
+    let session = route::session(call.durable, session)?;
+    if session.scratchpad.is_none() {
+        return Err(Denial::NoSuch { what: "scratchpad", given: session.name.to_string() });
+    }
+    step.effect(Effect::ReadScratchpad {
+        session: session.id.clone(),
+        path,
+        peer: call.peer,
+        call: call.id,
+    });
+    Ok(Said::ByShell)
+}
+
+pub(super) fn usage(call: &Call<'_>, session: &str) -> Verdict {
+    one_or_all(call, session).map(|it| Said::Now(Answer::Usage(it)))
+}

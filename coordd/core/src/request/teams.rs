@@ -1,0 +1,107 @@
+//! Teams (T-1, T-3).
+
+use super::sending::own_session;
+use super::{Call, Said, Verdict};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::effect::Event;
+use crate::record::Keyed;
+use crate::role::Role;
+use crate::team::{Team, folder_name};
+use crate::{Durable, Effect, Record, Step, limits, route};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+pub(super) fn create(
+    call: &Call<'_>,
+    step: &mut Step,
+    session: &str,
+    name: &str,
+    description: String,
+    agent_type: String,
+) -> Verdict {
+    let id = own_session(call, session)?;
+    let session = call.durable.sessions.get(&id).ok_or(Denial::BadCredentials)?;
+    if let Some(team) = call.durable.team_of(&id) {
+        return Err(Denial::HasTeam { name: team.name.to_string() });
+    }
+    if description.len() > limits::REASON_LEN_MAX || agent_type.len() > limits::DESCRIPTION_LEN_MAX
+    {
+        return Err(Denial::TooLarge {
+            field: "description",
+            len: description.len(),
+            max: limits::REASON_LEN_MAX,
+        });
+    }
+    let random =
+        format!("team-{}", crate::id::hex(call.now.random.get(24..28).unwrap_or_default()));
+    let wanted = if name.is_empty() { random.as_str() } else { name };
+    let wanted = folder_name(wanted).ok_or_else(|| Denial::Invalid {
+        field: "team_name",
+        why: "must hold at least one ASCII letter or digit".to_owned(),
+    })?;
+    // T-1: a taken name gets a fresh one.
+    let name = super::sessions::free(&wanted, |name| call.durable.teams.contains_key(name));
+    let team = Team {
+        name: name.clone(),
+        description,
+        session: id.clone(),
+        agent_type: if agent_type.is_empty() {
+            session.mode.as_str().to_owned()
+        } else {
+            agent_type
+        },
+        created_ms: call.now.wall_ms,
+        deleting: false,
+        tasks: BTreeMap::new(),
+        last_task: 0,
+        outside: String::new(),
+    };
+    step.record(Record::TeamPut { team: Box::new(team) });
+    call.remember(step, Keyed::Team(name.clone()));
+    step.effect(Effect::WriteTeam { team: name.clone() });
+    step.effect(Effect::Publish { session: id, event: Event::TeamChanged(name.clone()) });
+    Ok(Said::Now(Answer::Team(name)))
+}
+
+pub(super) fn delete(call: &Call<'_>, step: &mut Step, given: &str) -> Verdict {
+    let team = match &call.caller {
+        crate::live::Caller::User => find(call.durable, given)?,
+        crate::live::Caller::Agent(_) => {
+            call.durable.team_of(&own_session(call, given)?).ok_or(Denial::NoTeam)?
+        }
+    };
+    let names: Vec<_> = call
+        .durable
+        .agents_of(&team.session)
+        .iter()
+        .filter(|it| it.role == Role::Worker && it.is_active())
+        .map(|it| it.name.to_string())
+        .collect();
+    if !names.is_empty() {
+        return Err(Denial::WorkersRun { names });
+    }
+    step.record(Record::TeamDeleting { team: team.name.clone() });
+    let (name, session) = (team.name.clone(), team.session.clone());
+    step.effect(Effect::RemoveTeam { team: name, session, peer: call.peer, call: call.id });
+    Ok(Said::ByShell)
+}
+
+/// The team that is meant, by its name or by its session.
+pub(super) fn find<'a>(durable: &'a Durable, given: &str) -> Result<&'a Team, Denial> {
+    if let Some(named) = durable.teams.values().find(|it| it.name.is(given)) {
+        return Ok(named);
+    }
+    match route::session(durable, given) {
+        Ok(session) => durable.team_of(&session.id).ok_or(Denial::NoTeam),
+        Err(_) => Err(Denial::NoSuch { what: "team", given: given.to_owned() }),
+    }
+}
+
+pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {
+    find(call.durable, given).map(|it| Said::Now(Answer::Team(it.name.clone())))
+}

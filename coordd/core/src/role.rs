@@ -1,0 +1,147 @@
+//! Who may ask for what (C-1). The connection decides who someone is; a field in a request never does.
+
+use crate::request::Kind;
+use serde::{Deserialize, Serialize};
+
+/// What an agent is to coordd.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A lead that plans and delegates.
+    Coordinator,
+    /// A lead that works itself and may delegate.
+    Lead,
+    /// Works on one task.
+    Worker,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// The user, through any program of theirs.
+    User,
+    /// An agent in this role.
+    Agent(Role),
+}
+
+impl Asker {
+    /// Every asker there is, for tests that leave none out.
+    pub const ALL: [Self; 4] = [
+        Self::User,
+        Self::Agent(Role::Coordinator),
+        Self::Agent(Role::Lead),
+        Self::Agent(Role::Worker),
+    ];
+
+    /// For messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "the user",
+            Self::Agent(Role::Coordinator) => "a coordinator",
+            Self::Agent(Role::Lead) => "a lead",
+            Self::Agent(Role::Worker) => "a worker",
+        }
+    }
+}
+
+/// Whether this asker may ask for this. The whole of the rule: what is not here is not allowed.
+pub fn may(asker: Asker, kind: Kind) -> bool {
+    match kind {
+        Kind::Ping => true,
+        Kind::DaemonStatus
+        | Kind::DaemonStop
+        | Kind::SessionNew
+        | Kind::SessionList
+        | Kind::SessionShow
+        | Kind::SessionStop
+        | Kind::SessionResume
+        | Kind::SessionRemove
+        | Kind::Prompt
+        | Kind::Interrupt
+        | Kind::Receipt
+        | Kind::AgentShow
+        | Kind::Transcript
+        | Kind::PermissionList
+        | Kind::PermissionAnswer
+        | Kind::TeamList
+        | Kind::TeamShow
+        | Kind::TaskCreate
+        | Kind::TaskList
+        | Kind::TaskGet
+        | Kind::TaskUpdate
+        | Kind::ScratchpadList
+        | Kind::ScratchpadShow
+        | Kind::Usage
+        | Kind::Subscribe
+        | Kind::Attach => asker == Asker::User,
+        Kind::Send | Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => match asker {
+            Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
+            Asker::Agent(Role::Worker) => false,
+        },
+        Kind::AgentSpawn => matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead)),
+        Kind::StructuredOutput => asker == Asker::Agent(Role::Coordinator),
+        Kind::PermissionAsk => matches!(asker, Asker::Agent(Role::Lead | Role::Worker)),
+        Kind::Acknowledge | Kind::RunEnded => asker != Asker::User,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn allowed(asker: Asker) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| may(asker, *kind)).collect()
+    }
+
+    #[test]
+    fn c1_m1_a_coordinator_may_orchestrate_and_nothing_else() {
+        use Kind::*;
+        let want = [
+            Ping,
+            Send,
+            AgentSpawn,
+            AgentStop,
+            StructuredOutput,
+            TeamCreate,
+            TeamDelete,
+            Acknowledge,
+            RunEnded,
+        ];
+        assert_eq!(allowed(Asker::Agent(Role::Coordinator)), want);
+    }
+
+    #[test]
+    fn w2_c6_a_worker_may_ask_for_approval_and_report() {
+        use Kind::*;
+        assert_eq!(
+            allowed(Asker::Agent(Role::Worker)),
+            [Ping, PermissionAsk, Acknowledge, RunEnded]
+        );
+    }
+
+    #[test]
+    fn f1_a_lead_may_delegate_and_ask() {
+        use Kind::*;
+        let want = [
+            Ping,
+            Send,
+            AgentSpawn,
+            AgentStop,
+            PermissionAsk,
+            TeamCreate,
+            TeamDelete,
+            Acknowledge,
+            RunEnded,
+        ];
+        assert_eq!(allowed(Asker::Agent(Role::Lead)), want);
+    }
+
+    #[test]
+    fn m8_only_a_user_may_approve() {
+        for asker in Asker::ALL {
+            assert_eq!(may(asker, Kind::PermissionAnswer), asker == Asker::User);
+            assert_eq!(may(asker, Kind::Prompt), asker == Asker::User);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Compares what is with what should be, and does what is missing. It looks at state only, never at what happened:
+//! after a crash the same rules lead on from wherever things stood.
+//!
+//! | agent | and | then |
+//! |---|---|---|
+//! | `Down` | its session is live, and it has mail or a run in the middle | `Waiting` |
+//! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
+//! | `Waiting` | its session is stopped | `Down` |
+//! | `Up` | its process is connected, and has not got some of its mail | the mail is handed over |
+//! | `Stopping` | its process is connected and was not told | it is told |
+
+use crate::agent::{Agent, Life};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::effect::Event;
+use crate::id::{AgentId, hex};
+use crate::live::{Link, Waiter, Waiting};
+use crate::message::State;
+use crate::role::Role;
+use crate::session::SessionState;
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, request};
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use sha2::Digest as _;
+
+/// One round. Nothing in the step means that all is as it should be.
+pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
+    let mut step = Step::default();
+    let touched = core::mem::take(&mut live.touched);
+    let freed = core::mem::take(&mut live.place_freed);
+    for agent in touched.iter().filter_map(|id| durable.agents.get(id)) {
+        match &agent.life {
+            Life::Down if should_wake(durable, live, agent) => {
+                step.record(Record::AgentWaiting { agent: agent.id.clone() });
+                lifecycle::publish_life(&mut step, agent, Life::Waiting, "");
+                live.touch(&agent.id);
+            }
+            Life::Down | Life::Waiting => {}
+            Life::Up => hand_over(durable, live, &mut step, now, agent),
+            Life::Stopping { by, .. } => {
+                if let Some(link) = live.links.get_mut(&agent.id) {
+                    lifecycle::order_stop(&mut step, link, by);
+                }
+            }
+        }
+    }
+    let some_wait =
+        |id: &AgentId| durable.agents.get(id).is_some_and(|it| it.life == Life::Waiting);
+    if freed || touched.iter().any(some_wait) {
+        fill_places(durable, live, &mut step, now);
+    }
+    answer_waiters(durable, live, &mut step);
+    end_daemon(durable, live, &mut step);
+    step
+}
+
+fn should_wake(durable: &Durable, live: &Live, agent: &Agent) -> bool {
+    let is_live =
+        durable.sessions.get(&agent.session).is_some_and(|it| it.state == SessionState::Live);
+    is_live && !live.is_ending() && (!agent.mailbox.is_empty() || agent.run_is_open())
+}
+
+fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {
+    let Some(link) = live.links.get_mut(&agent.id) else { return };
+    let Some(peer) = link.peer else { return };
+    for id in agent.mailbox.iter().filter(|id| link.handed.insert(**id)) {
+        step.record(Record::MessageDelivered { message: *id, at_ms: now.wall_ms });
+        step.effect(Effect::Deliver { peer, message: *id });
+        if durable.messages.get(id).is_some_and(|it| it.state == State::Accepted) {
+            let event = Event::MessageChanged { message: *id, state: State::Delivered };
+            step.effect(Effect::Publish { session: agent.session.clone(), event });
+        }
+    }
+}
+
+/// Starts waiting agents, first come first served, as far as there are places. Leads need none.
+fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
+    let mut waiting: Vec<&Agent> =
+        durable.agents.values().filter(|it| it.life == Life::Waiting).collect();
+    waiting.sort_by_key(|it| it.queued);
+    for agent in waiting {
+        let Some(session) = durable.sessions.get(&agent.session) else { continue };
+        if session.state == SessionState::Stopped || live.is_ending() {
+            step.record(Record::AgentDown { agent: agent.id.clone() });
+            lifecycle::publish_life(step, agent, Life::Down, "");
+            continue;
+        }
+        let running = live.running_workers(durable, &session.id);
+        if agent.role == Role::Worker && running >= session.workers_running_max {
+            continue;
+        }
+        let incarnation = agent.incarnation + 1;
+        let token = token_for(now, agent, incarnation);
+        step.record(Record::AgentStarted { agent: agent.id.clone(), incarnation, token });
+        step.effect(Effect::Spawn { agent: agent.id.clone() });
+        live.links.insert(agent.id.clone(), Link::new(incarnation));
+        lifecycle::publish_life(step, agent, Life::Up, "");
+    }
+}
+
+/// The secret of an incarnation. Several agents may start in one turn with one moment's randomness; hashing it with who they
+/// are keeps whoever knows one secret from finding another.
+fn token_for(now: &Moment, agent: &Agent, incarnation: u32) -> String {
+    let mut hash = sha2::Sha256::new();
+    hash.update(now.random);
+    hash.update(agent.id.0.as_bytes());
+    hash.update(incarnation.to_be_bytes());
+    hex(&hash.finalize())
+}
+
+/// Answers the calls whose time has come.
+fn answer_waiters(durable: &Durable, live: &mut Live, step: &mut Step) {
+    let waiters = core::mem::take(&mut live.waiters);
+    for Waiting { peer, call, waiter } in waiters {
+        if let Waiter::Gone { agents, then_remove: Some(session), .. } = &waiter
+            && all_gone(live, agents)
+        {
+            request::sessions::remove_now(durable, step, session, peer, call);
+            continue;
+        }
+        match outcome_of(durable, live, &waiter) {
+            Some(Ok(answer)) => step.effect(request::reply(peer, call, Ok(answer))),
+            Some(Err(denial)) => step.effect(request::reply(peer, call, Err(denial))),
+            None => live.waiters.push(Waiting { peer, call, waiter }),
+        }
+    }
+}
+
+fn outcome_of(durable: &Durable, live: &Live, waiter: &Waiter) -> Option<Result<Answer, Denial>> {
+    match waiter {
+        Waiter::Gone { agents, names, bounced, .. } => all_gone(live, agents)
+            .then(|| Ok(Answer::Stopped { agents: names.clone(), bounced: *bounced })),
+        Waiter::Ran(id) => match durable.agents.get(id) {
+            None => Some(Err(Denial::AskerStopped)),
+            Some(agent) if agent.runs == 0 => None,
+            Some(agent) => {
+                let outcome = agent.last.as_ref().map(|it| it.outcome.clone())?;
+                Some(Ok(Answer::Ran { agent: id.clone(), outcome }))
+            }
+        },
+        Waiter::Answered(id) => match durable.permissions.get(id) {
+            None => Some(Err(Denial::AskerStopped)),
+            Some(it) => {
+                let answer = it.answer.clone()?;
+                Some(Ok(Answer::Permitted {
+                    allow: answer.allow,
+                    reason: answer.reason,
+                    rule: answer.rule,
+                }))
+            }
+        },
+    }
+}
+
+fn all_gone(live: &Live, agents: &BTreeSet<AgentId>) -> bool {
+    agents.iter().all(|id| !live.links.contains_key(id))
+}
+
+fn end_daemon(durable: &Durable, live: &mut Live, step: &mut Step) {
+    let Some(ending) = live.ending.filter(|it| !it.told) else { return };
+    let some_left = live.links.keys().any(|id| durable.agents.contains_key(id));
+    if ending.keep_agents || !some_left {
+        live.ending = Some(crate::live::Ending { told: true, ..ending });
+        step.effect(Effect::Exit);
+    }
+}
