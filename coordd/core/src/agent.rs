@@ -42,6 +42,9 @@ pub struct Agent {
     /// Whether the caller waits for its first run instead of being notified (F-1).
     #[serde(default)]
     pub waited_for: bool,
+    /// The run of the lead that waits; once that one has ended nobody does.
+    #[serde(default)]
+    pub waited_run: u32,
     /// Where it is.
     pub life: Life,
     /// How often a process was started for it.
@@ -71,6 +74,13 @@ pub struct Agent {
     /// Messages that are not yet in its conversation, in order.
     #[serde(default)]
     pub mailbox: VecDeque<MessageId>,
+    /// Bytes in those messages.
+    #[serde(default)]
+    pub mailbox_bytes: u64,
+    /// Whether it was stopped or given up, and nobody has spoken to it since: what coordd itself put into its mailbox stays there,
+    /// and wakes it no more.
+    #[serde(default)]
+    pub parked: bool,
 }
 
 /// Where an agent is in its life.
@@ -219,5 +229,15 @@ impl Agent {
     /// Whether it is in the middle of a run.
     pub fn run_is_open(&self) -> bool {
         self.run_opened_ms.is_some()
+    }
+
+    /// Whether somebody still has to be told how what it was started for ended.
+    pub fn owes_outcome(&self) -> bool {
+        self.run_is_open() || (self.role == Role::Worker && self.runs == 0)
+    }
+
+    /// Whether its message is still in the mailbox. Ids rise, so the mailbox is sorted.
+    pub fn has_mail(&self, message: MessageId) -> bool {
+        self.mailbox.binary_search(&message).is_ok()
     }
 }

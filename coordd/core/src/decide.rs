@@ -1,12 +1,12 @@
 //! One input, one step: who may ask is decided here, what comes of it in `request/` and `lifecycle.rs`.
 
-use crate::agent::{Class, Life};
+use crate::agent::Life;
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::PeerId;
 use crate::input::{Credentials, Input};
-use crate::live::{Caller, Ending, Link};
+use crate::live::{Caller, Ending, Link, Ticked};
 use crate::record::Keyed;
 use crate::request::{self, Call, Request, Said};
 use crate::role::{self, Asker};
@@ -23,7 +23,7 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
         Input::Connected { peer, credentials } => {
             connected(durable, live, &mut step, peer, credentials);
         }
-        Input::Disconnected { peer } => disconnected(live, peer),
+        Input::Disconnected { peer } => disconnected(live, now, peer),
         Input::Request { peer, call, key, request } => {
             asked(durable, live, &mut step, now, (peer, call, key), request);
         }
@@ -37,11 +37,8 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             }
         }
         Input::SpawnFailed { agent: id, incarnation, why } => {
-            let Some(agent) = durable.agents.get(&id) else { return step };
-            if agent.incarnation == incarnation && agent.has_process() {
-                lifecycle::give_up(durable, live, &mut step, now, agent, Class::Fatal, why);
-                lifecycle::gone(live, &mut step, agent, false, "");
-            }
+            let exit = lifecycle::Exit { agent: id, incarnation, how: why, outcome: None };
+            lifecycle::spawn_failed(durable, live, &mut step, now, exit);
         }
         Input::Exited { agent, incarnation, how, outcome } => {
             lifecycle::exited(
@@ -69,6 +66,8 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             {
                 let merged = crate::team::Team { description, outside, ..it.clone() };
                 step.record(Record::TeamPut { team: Box::new(merged) });
+                // Written again, since the members are ours to say.
+                step.effect(Effect::WriteTeam { team: team.clone() });
                 let event = Event::TeamChanged(team);
                 step.effect(Effect::Publish { session: it.session.clone(), event });
             }
@@ -90,6 +89,8 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
 
 /// After a start: every agent that had a process is expected back or found to be gone; everything else goes on by `settle`.
 fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
+    // Whoever repeats a call does so soon after a start: its key is there until then, whatever the clock says.
+    live.forgot_mono_ms = Some(now.mono_ms);
     for session in durable.sessions.keys() {
         step.effect(Effect::OpenSession { session: session.clone(), create: false });
     }
@@ -106,7 +107,7 @@ fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
                     Some(now.mono_ms.saturating_add(limits::STOP_GRACE_MS))
                 }
                 (_, None) => Some(now.mono_ms.saturating_add(limits::ADOPT_MS)),
-                (_, Some(_)) => None,
+                (_, Some(_)) => Some(now.mono_ms.saturating_add(limits::RETURN_MS)),
             };
             live.links.insert(agent.id.clone(), link);
             step.effect(Effect::Watch {
@@ -139,15 +140,15 @@ fn connected(
         step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
         return;
     };
-    if let Some(old) = link.peer.replace(peer) {
-        live.peers.remove(&old);
-        live.waiters.retain(|it| it.peer != old);
-        step.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
-    }
+    let old = link.peer.replace(peer);
     link.handed.clear();
     link.told_to_stop = false;
     if agent.life == Life::Up {
         link.deadline_mono_ms = None;
+    }
+    if let Some(old) = old {
+        live.forget_peer(old);
+        step.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
     }
     live.peers.insert(peer, Caller::Agent(agent.id.clone()));
     live.touch(&agent.id);
@@ -162,14 +163,14 @@ fn same_secret(a: &str, b: &str) -> bool {
         && a.bytes().zip(b.bytes()).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
-fn disconnected(live: &mut Live, peer: PeerId) {
-    live.waiters.retain(|it| it.peer != peer);
-    if let Some(Caller::Agent(agent)) = live.peers.remove(&peer)
+fn disconnected(live: &mut Live, now: &Moment, peer: PeerId) {
+    if let Some(Caller::Agent(agent)) = live.forget_peer(peer)
         && let Some(link) = live.links.get_mut(&agent)
         && link.peer == Some(peer)
     {
         link.peer = None;
         link.handed.clear();
+        link.deadline_mono_ms.get_or_insert(now.mono_ms.saturating_add(limits::RETURN_MS));
         live.touch(&agent);
     }
 }
@@ -194,11 +195,7 @@ fn asked(
     match said {
         Ok(Said::Now(answer)) => step.effect(request::reply(peer, id, Ok(answer))),
         Ok(Said::ByShell) => {}
-        Ok(Said::Later(waiter)) => {
-            if let Err(denial) = live.wait(peer, id, waiter) {
-                step.effect(request::reply(peer, id, Err(denial)));
-            }
-        }
+        Ok(Said::Later(waiter)) => live.wait(peer, id, waiter),
         Err(denial) => {
             // A denied call changed nothing.
             *step = Step::default();
@@ -222,6 +219,9 @@ fn checked(
     let kind = request.kind();
     if !role::may(asker, kind) {
         return Err(Denial::Forbidden { asker: asker.as_str(), request: kind.as_str() });
+    }
+    if request.may_wait() {
+        live.has_room_to_wait()?;
     }
     if let Some(key) = &call.key {
         if key.is_empty() || key.len() > limits::KEY_LEN_MAX {
@@ -284,6 +284,15 @@ pub(crate) fn terminate(
 }
 
 fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
+    // After a jump of the wall clock everything looks old; who is about to repeat a call is given the time to.
+    let jumped = live.ticked.is_some_and(|it| {
+        let passed = now.mono_ms.saturating_sub(it.mono_ms);
+        now.wall_ms > it.wall_ms.saturating_add(passed).saturating_add(limits::CLOCK_JUMP_MS)
+    });
+    live.ticked = Some(Ticked { wall_ms: now.wall_ms, mono_ms: now.mono_ms });
+    if jumped {
+        live.forgot_mono_ms = Some(now.mono_ms);
+    }
     if live
         .forgot_mono_ms
         .is_none_or(|at| now.mono_ms >= at.saturating_add(limits::FORGET_EVERY_MS))

@@ -2,11 +2,11 @@
 
 use crate::agent::{Agent, LastRun, Life};
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
-use crate::message::{self, Message, State};
+use crate::message::{self, Message, Sender, State};
 use crate::name::Name;
 use crate::permission::Permission;
 use crate::record::{Keyed, Record};
-use crate::session::Session;
+use crate::session::{Session, SessionState};
 use crate::team::Team;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -55,6 +55,10 @@ impl Durable {
             }
             Record::SessionState { session, state } => {
                 self.session(session, |it| it.state = *state);
+                if *state == SessionState::Live {
+                    let agents = self.agents.values_mut().filter(|it| it.session == *session);
+                    agents.for_each(|it| it.parked = false);
+                }
             }
             Record::ScratchpadReady { session, path } => {
                 self.session(session, |it| it.scratchpad = Some(path.clone()));
@@ -79,6 +83,7 @@ impl Durable {
             Record::AgentDown { agent } => {
                 self.agent(agent, |it| it.life = Life::Down);
             }
+            Record::AgentParked { agent } => self.agent(agent, |it| it.parked = true),
             Record::AgentStarted { agent, incarnation, token } => self.agent(agent, |it| {
                 it.life = Life::Up;
                 it.incarnation = *incarnation;
@@ -194,8 +199,15 @@ impl Durable {
     fn put_message(&mut self, message: &Message) {
         self.last_message = self.last_message.max(message.id.0);
         self.agent(&message.to, |it| {
-            if !message.state.is_final() && !it.mailbox.contains(&message.id) {
-                it.mailbox.push_back(message.id);
+            // Ids rise, so that this is the mailbox's end, except when a snapshot's agent has its mail already.
+            let place = match it.mailbox.back() {
+                Some(last) if *last >= message.id => it.mailbox.binary_search(&message.id),
+                Some(_) | None => Err(it.mailbox.len()),
+            };
+            if let (false, Err(place)) = (message.state.is_final(), place) {
+                it.mailbox.insert(place, message.id);
+                it.mailbox_bytes += message.len() as u64;
+                it.parked &= message.from == Sender::System;
             }
         });
         self.messages.insert(message.id, message.clone());
@@ -205,12 +217,18 @@ impl Durable {
         let Some(message) = self.messages.get_mut(&id).filter(|it| !it.state.is_final()) else {
             return;
         };
+        let len = message.len() as u64;
         message.state = state;
         message.ended_ms = Some(at_ms);
         message.reason.push_str(reason);
         message.text = String::new();
         let to = message.to.clone();
-        self.agent(&to, |it| it.mailbox.retain(|waiting| *waiting != id));
+        self.agent(&to, |it| {
+            if let Ok(place) = it.mailbox.binary_search(&id) {
+                it.mailbox.remove(place);
+                it.mailbox_bytes = it.mailbox_bytes.saturating_sub(len);
+            }
+        });
     }
 
     /// Whether there is anything that `Forgotten` would remove.
@@ -267,8 +285,8 @@ impl Durable {
     /// The agents of a session: the lead first, then workers in the order of their making.
     pub fn agents_of<'a>(&'a self, session: &'a SessionId) -> Vec<&'a Agent> {
         let mut agents: Vec<_> = self.agents.values().filter(|it| it.session == *session).collect();
-        agents
-            .sort_by_key(|it| (it.role == crate::role::Role::Worker, it.created_ms, it.id.clone()));
+        let key = |it: &Agent| (it.role == crate::role::Role::Worker, it.created_ms);
+        agents.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id)));
         agents
     }
 

@@ -1,10 +1,11 @@
 //! How runs and processes end, whoever ends them. The edges are those of the diagram in `agent.rs`.
 
 use crate::agent::{Agent, Class, LastRun, Life, Outcome, Status};
+use crate::denial::Denial;
 use crate::effect::{Event, Order};
 use crate::id::AgentId;
 use crate::mailbox::{self, Draft, Numbers};
-use crate::message::{Kind, Sender, without_result};
+use crate::message::{Kind, Message, Sender, State, without_result};
 use crate::role::Role;
 use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, task};
 use alloc::borrow::ToOwned as _;
@@ -48,10 +49,17 @@ pub(crate) fn end_run(
     if outcome.status != Status::Completed {
         give_back_tasks(durable, step, agent);
     }
-    // Whoever waits for the first run gets its outcome as the answer to the call instead.
-    if !(agent.waited_for && run == 1) {
+    if !is_waited_for(durable, agent, run) {
         notify_lead(durable, live, step, now, agent, run, outcome, thin);
     }
+}
+
+/// Whoever waits for the first run gets its outcome as the answer to the call. The lead does no more once its own run
+/// has ended, or is being ended.
+fn is_waited_for(durable: &Durable, agent: &Agent, run: u32) -> bool {
+    let still_waits =
+        |lead: &Agent| lead.runs < agent.waited_run && !matches!(lead.life, Life::Stopping { .. });
+    agent.waited_for && run == 1 && durable.lead_of(&agent.session).is_some_and(still_waits)
 }
 
 #[expect(clippy::too_many_arguments, reason = "one fact each about one run")]
@@ -114,7 +122,11 @@ fn close_questions(durable: &Durable, step: &mut Step, now: &Moment, agent: &Age
 
 fn give_back_tasks(durable: &Durable, step: &mut Step, agent: &Agent) {
     let Some(team) = durable.team_of(&agent.session) else { return };
-    for given in task::given_back(team, agent.name.as_str()) {
+    let given_back = task::given_back(team, agent.name.as_str());
+    if !given_back.is_empty() && !team.deleting {
+        step.effect(Effect::WriteTeam { team: team.name.clone() });
+    }
+    for given in given_back {
         let event = Event::TaskChanged { team: team.name.clone(), task: given.id };
         step.record(Record::TaskPut { team: team.name.clone(), task: given });
         step.effect(Effect::Publish { session: agent.session.clone(), event });
@@ -131,20 +143,22 @@ pub(crate) fn stop(
     by: &str,
     keep_mail: bool,
 ) -> (bool, u32) {
-    // What its process has may be in its conversation already; that is known when it has ended.
-    let handed = live.links.get(&agent.id).map(|link| link.handed.clone()).unwrap_or_default();
-    let bounced = if keep_mail || matches!(agent.life, Life::Stopping { .. }) {
-        0
-    } else {
-        mailbox::bounce(durable, step, now, agent, &was_stopped(agent), |id| !handed.contains(id))
-    };
-    match agent.life {
+    let mut bounced = 0;
+    if !keep_mail {
+        if !agent.parked {
+            step.record(Record::AgentParked { agent: agent.id.clone() });
+        }
+        // What its process has may be in its conversation already; that is known when it has ended.
+        let is_free = |it: &Message| !agent.has_process() || it.state == State::Accepted;
+        bounced = mailbox::bounce(durable, live, step, now, agent, &was_stopped(agent), is_free);
+        if !agent.has_process() && agent.owes_outcome() {
+            end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
+        }
+    }
+    match &agent.life {
         Life::Down => return (false, bounced),
         Life::Waiting => {
             step.record(Record::AgentDown { agent: agent.id.clone() });
-            if !keep_mail {
-                end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
-            }
             publish_life(step, agent, Life::Down, by);
             return (false, bounced);
         }
@@ -157,7 +171,11 @@ pub(crate) fn stop(
             });
             publish_life(step, agent, Life::Stopping { by, keep_mail }, "");
         }
-        // A second request changes nothing but may shorten what the first one granted.
+        // A second request takes back what the first one granted: time, and that mail is kept.
+        Life::Stopping { by, keep_mail: true } if !keep_mail => {
+            let (agent, by) = (agent.id.clone(), by.clone());
+            step.record(Record::AgentStopping { agent, by, keep_mail });
+        }
         Life::Stopping { .. } => {}
     }
     if let Some(link) = live.links.get_mut(&agent.id) {
@@ -172,7 +190,7 @@ pub(crate) fn stop(
 }
 
 fn was_stopped(agent: &Agent) -> String {
-    format!("{} was stopped before it read the message", agent.name)
+    format!("{} was stopped", agent.name)
 }
 
 /// Tells a connected process to end, once for each connection.
@@ -217,26 +235,29 @@ pub(crate) fn exited(
     if agent.incarnation != exit.incarnation || !agent.has_process() {
         return;
     }
-    let handed = live.links.get(&agent.id).map(|link| link.handed.clone()).unwrap_or_default();
     let on_disk = exit.outcome.filter(|(run, _)| *run > agent.runs);
-    let was_reported = on_disk.is_some();
+    let mut run_ended = on_disk.is_some();
     if let Some((run, outcome)) = on_disk {
         end_run(durable, live, step, now, agent, run, outcome);
     }
     // Not finished is a run in the middle, or mail that it was started for and has not read.
-    let unfinished = !was_reported && (agent.run_is_open() || !agent.mailbox.is_empty());
+    let was_let_go = live.links.get(&agent.id).is_some_and(|link| link.told_to_stop);
+    let unfinished =
+        !run_ended && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go));
     let mut again = false;
     match &agent.life {
         Life::Stopping { by, keep_mail } => {
-            let never_began = agent.runs == 0 && agent.role == Role::Worker && !keep_mail;
-            if !was_reported && (agent.run_is_open() || never_began) {
+            // Whoever keeps its mail and has not begun begins when the session goes on.
+            if !run_ended && (agent.run_is_open() || (agent.owes_outcome() && !keep_mail)) {
                 end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
+                run_ended = true;
             }
             if !keep_mail {
                 // What came after the order to stop was never handed over, and wakes the agent again.
-                mailbox::bounce(durable, step, now, agent, &was_stopped(agent), |id| {
-                    handed.contains(id)
-                });
+                let was_got = |it: &Message| it.state == State::Delivered;
+                let reason = was_stopped(agent);
+                let count = mailbox::bounce(durable, live, step, now, agent, &reason, was_got);
+                live.count_bounced(&agent.id, count);
             }
         }
         Life::Up if unfinished && agent.crashes + 1 >= limits::CRASHES_MAX => {
@@ -246,9 +267,13 @@ pub(crate) fn exited(
                 exit.how
             );
             give_up(durable, live, step, now, agent, Class::Retryable, reason);
+            run_ended = true;
         }
         Life::Up => again = unfinished,
         Life::Down | Life::Waiting => {}
+    }
+    if !again && !run_ended {
+        close_questions(durable, step, now, agent);
     }
     let reason = if again {
         format!("its process ended with {}; it is started again", exit.how)
@@ -258,9 +283,35 @@ pub(crate) fn exited(
     gone(live, step, agent, again, &reason);
 }
 
-/// An agent has no process any more.
+/// A process could not be started, and trying again would not help (rel-53).
+pub(crate) fn spawn_failed(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    exit: Exit,
+) {
+    let Some(agent) = durable.agents.get(&exit.agent) else { return };
+    if agent.incarnation != exit.incarnation {
+        return;
+    }
+    match agent.life {
+        Life::Up => {
+            give_up(durable, live, step, now, agent, Class::Fatal, exit.how.clone());
+            gone(live, step, agent, false, &exit.how);
+        }
+        // It was to end anyway, and has.
+        Life::Stopping { .. } => exited(durable, live, step, now, exit),
+        Life::Down | Life::Waiting => {}
+    }
+}
+
+/// An agent has no process any more. Whoever still speaks in its name is not it (invariant 4).
 pub(crate) fn gone(live: &mut Live, step: &mut Step, agent: &Agent, again: bool, reason: &str) {
-    live.links.remove(&agent.id);
+    if let Some(peer) = live.links.remove(&agent.id).and_then(|link| link.peer) {
+        live.forget_peer(peer);
+        step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
+    }
     live.place_freed = true;
     live.touch(&agent.id);
     step.record(Record::AgentExited {
@@ -272,7 +323,7 @@ pub(crate) fn gone(live: &mut Live, step: &mut Step, agent: &Agent, again: bool,
 }
 
 /// Ends what an agent was to do, since its process cannot do it: one failed run, and its mail goes back.
-pub(crate) fn give_up(
+fn give_up(
     durable: &Durable,
     live: &mut Live,
     step: &mut Step,
@@ -281,7 +332,17 @@ pub(crate) fn give_up(
     class: Class,
     reason: String,
 ) {
-    mailbox::bounce(durable, step, now, agent, &reason, |_| true);
+    step.record(Record::AgentParked { agent: agent.id.clone() });
+    mailbox::bounce(durable, live, step, now, agent, &reason, |_| true);
+    // Nobody is notified of a lead's run: the user is told.
+    if agent.role != Role::Worker {
+        let text = format!(
+            "{} gave up: {reason}. Its mail went back to who sent it; a new prompt starts it again.",
+            agent.name
+        );
+        let event = Event::Warning(text);
+        step.effect(Effect::Publish { session: agent.session.clone(), event });
+    }
     let outcome = Outcome {
         status: Status::Failed,
         class: Some(class),

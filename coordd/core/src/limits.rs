@@ -55,6 +55,16 @@ pub const RECEIPT_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// How often old receipts are looked for.
 pub const FORGET_EVERY_MS: u64 = 10 * 60 * 1_000;
 
+/// A wall clock that runs ahead of the steady one by so much between two ticks has jumped, and says nothing about age for a while.
+pub const CLOCK_JUMP_MS: u64 = 60 * 60 * 1_000;
+
+/// From the start of a process to its first hello (case C7). It only has to connect, even on a machine that is busy.
+pub const HELLO_MS: u64 = 60_000;
+/// From the start of the daemon, or the loss of a connection, to the return of a process that lives. Generous, since killing
+/// one that works costs more than waiting for one that hangs (case C12).
+pub const RETURN_MS: u64 = 5 * 60_000;
+/// From the end of a worker's work to the kill of a process that does not leave: its place is wanted.
+pub const LEAVE_MS: u64 = 10_000;
 /// From the order to stop to the kill of what is left (W-6 allows 2 s in all).
 pub const STOP_GRACE_MS: u64 = 1_500;
 /// How long a process that was being started when the daemon died has to make itself known.

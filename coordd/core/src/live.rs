@@ -33,6 +33,15 @@ pub struct Live {
     pub(crate) ending: Option<Ending>,
     /// When old receipts were last looked for.
     pub(crate) forgot_mono_ms: Option<u64>,
+    /// Both clocks at the last tick.
+    pub(crate) ticked: Option<Ticked>,
+}
+
+/// What the two clocks said at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticked {
+    pub(crate) wall_ms: u64,
+    pub(crate) mono_ms: u64,
 }
 
 /// What is known of an agent's process.
@@ -75,10 +84,10 @@ pub(crate) struct Ending {
 /// What a call waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// These agents have no process any more.
+    /// These processes are there no more.
     Gone {
-        /// Which.
-        agents: BTreeSet<AgentId>,
+        /// Which: the agents with the incarnation that is to be gone. One that starts again meanwhile is another.
+        agents: BTreeMap<AgentId, u32>,
         /// The names of those that had one.
         names: Vec<String>,
         /// Messages that went back.
@@ -106,13 +115,34 @@ impl Live {
         self.touched.insert(agent.clone());
     }
 
-    /// Remembers a call that is answered later.
-    pub(crate) fn wait(&mut self, peer: PeerId, call: u64, waiter: Waiter) -> Result<(), Denial> {
+    /// Whether one more call may wait. Asked before it does anything: a denied call changes nothing.
+    pub(crate) fn has_room_to_wait(&self) -> Result<(), Denial> {
         if self.waiters.len() >= limits::WAITERS_MAX {
             return Err(Denial::Full { what: "calls that wait", max: limits::WAITERS_MAX });
         }
-        self.waiters.push(Waiting { peer, call, waiter });
         Ok(())
+    }
+
+    /// Remembers a call that is answered later.
+    pub(crate) fn wait(&mut self, peer: PeerId, call: u64, waiter: Waiter) {
+        self.waiters.push(Waiting { peer, call, waiter });
+    }
+
+    /// A connection is no longer what it was: nobody waits on it, and nobody speaks on it.
+    pub(crate) fn forget_peer(&mut self, peer: PeerId) -> Option<Caller> {
+        self.waiters.retain(|it| it.peer != peer);
+        self.peers.remove(&peer)
+    }
+
+    /// Adds what went back at last to what calls that wait for the agent's end are told.
+    pub(crate) fn count_bounced(&mut self, agent: &AgentId, count: u32) {
+        for waiting in &mut self.waiters {
+            if let Waiter::Gone { agents, bounced, .. } = &mut waiting.waiter
+                && agents.contains_key(agent)
+            {
+                *bounced += count;
+            }
+        }
     }
 
     /// Whether the daemon is to end.

@@ -3,12 +3,14 @@
 use crate::agent::Agent;
 use crate::denial::Denial;
 use crate::effect::Event;
-use crate::id::MessageId;
+use crate::id::{AgentId, MessageId};
 use crate::message::{Kind, Message, Sender, State};
 use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
-use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 
 /// What is to be put into a mailbox.
 pub(crate) struct Draft {
@@ -39,7 +41,7 @@ impl Numbers {
 }
 
 /// Whether the receiver can take this text now.
-pub(crate) fn check(durable: &Durable, to: &Agent, text: &str) -> Result<(), Denial> {
+pub(crate) fn check(to: &Agent, text: &str) -> Result<(), Denial> {
     if text.len() > limits::BODY_LEN_MAX {
         return Err(Denial::TooLarge {
             field: "message",
@@ -47,10 +49,8 @@ pub(crate) fn check(durable: &Durable, to: &Agent, text: &str) -> Result<(), Den
             max: limits::BODY_LEN_MAX,
         });
     }
-    let bytes: usize =
-        to.mailbox.iter().filter_map(|id| durable.messages.get(id)).map(Message::len).sum();
-    if to.mailbox.len() >= limits::MAILBOX_LEN_MAX || bytes + text.len() > limits::MAILBOX_BYTES_MAX
-    {
+    let bytes = to.mailbox_bytes.saturating_add(text.len() as u64);
+    if to.mailbox.len() >= limits::MAILBOX_LEN_MAX || bytes > limits::MAILBOX_BYTES_MAX as u64 {
         return Err(Denial::MailboxFull { name: to.name.to_string(), len: to.mailbox.len() });
     }
     Ok(())
@@ -88,26 +88,62 @@ pub(crate) fn accept(
     id
 }
 
-/// Gives up those undelivered messages of an agent that `which` picks, and says so. Returns how many.
+/// Gives up those messages of an agent's mailbox that `which` picks, and says so. Returns how many.
+///
+/// What coordd itself said is never given up: the end of a run is told once and no more than once (N-4). The reason tells the
+/// truth about each message: one that a process got may be in the conversation, since the acknowledgement may have been lost.
 pub(crate) fn bounce(
     durable: &Durable,
+    live: &mut Live,
     step: &mut Step,
     now: &Moment,
     agent: &Agent,
     reason: &str,
-    which: impl Fn(&MessageId) -> bool,
+    which: impl Fn(&Message) -> bool,
 ) -> u32 {
+    let mut senders: BTreeMap<&AgentId, Vec<MessageId>> = BTreeMap::new();
     let mut count = 0;
-    for id in agent.mailbox.iter().filter(|id| which(id)) {
-        let Some(message) = durable.messages.get(id) else { continue };
-        step.record(Record::MessageBounced {
-            message: *id,
-            reason: reason.to_owned(),
-            at_ms: now.wall_ms,
-        });
+    let messages = agent.mailbox.iter().filter_map(|id| durable.messages.get(id));
+    for message in messages.filter(|it| it.from != Sender::System && which(it)) {
+        let reason = match message.state {
+            State::Accepted => format!("{reason}; it had not got the message"),
+            State::Delivered | State::Consumed | State::Bounced => {
+                format!("{reason}; it had got the message, and may have read it")
+            }
+        };
+        step.record(Record::MessageBounced { message: message.id, reason, at_ms: now.wall_ms });
         let event = Event::MessageChanged { message: message.id, state: State::Bounced };
         step.effect(Effect::Publish { session: agent.session.clone(), event });
         count += 1;
+        // A worker's task needs no word of its own: how its run ended says it.
+        if let (Sender::Agent(from), false) = (&message.from, message.kind == Kind::Prompt) {
+            senders.entry(from).or_default().push(message.id);
+        }
+    }
+    for (sender, ids) in senders {
+        if let Some(sender) = durable.agents.get(sender) {
+            return_to(durable, live, step, now, sender, agent, reason, &ids);
+        }
     }
     count
+}
+
+/// Tells an agent that its messages came back (M-4).
+#[expect(clippy::too_many_arguments, reason = "one fact each about what came back")]
+fn return_to(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    sender: &Agent,
+    receiver: &Agent,
+    reason: &str,
+    ids: &[MessageId],
+) {
+    let ids = ids.iter().map(MessageId::to_string).collect::<Vec<_>>().join(", ");
+    let text = format!("Undeliverable to {}: {ids}. {reason}.", receiver.name);
+    let summary = format!("undeliverable to {}: {ids}", receiver.name);
+    let mut numbers = Numbers::after(durable, step);
+    let draft = Draft { from: Sender::System, kind: Kind::Text, text, summary };
+    accept(&mut numbers, live, step, now, sender, draft);
 }

@@ -41,6 +41,8 @@ pub enum Record {
     AgentWaiting { agent: AgentId },
     /// It no longer wants one.
     AgentDown { agent: AgentId },
+    /// It was stopped or given up: only somebody who speaks to it wakes it.
+    AgentParked { agent: AgentId },
     /// A process is about to be started.
     AgentStarted { agent: AgentId, incarnation: u32, token: String },
     /// It runs.

@@ -54,11 +54,16 @@ pub fn agent_in<'a>(
     given: &str,
 ) -> Result<&'a Agent, Denial> {
     let mut agents = durable.agents.values().filter(|it| it.session == *session);
-    let wanted = if given.eq_ignore_ascii_case("team-lead") { "lead" } else { given };
+    let wanted = real_name(given);
     agents.find(|it| it.name.is(wanted) || it.id.0 == given).ok_or_else(|| Denial::NoSuchAgent {
         given: given.to_owned(),
         known: nearest(durable.agents_of(session).iter().map(|it| it.name.to_string()), given),
     })
+}
+
+/// Leads have a second name.
+fn real_name(given: &str) -> &str {
+    if given.eq_ignore_ascii_case("team-lead") { "lead" } else { given }
 }
 
 /// The agent that is meant by `name`, id, `session/name`, or a session for its lead. An agent means those of its own session.
@@ -70,13 +75,15 @@ pub fn agent<'a>(durable: &'a Durable, caller: &Caller, given: &str) -> Result<&
     if let Some((of, name)) = given.split_once('/') {
         return agent_in(durable, &session(durable, of)?.id, name);
     }
+    let wanted = real_name(given);
     let found: Vec<_> =
-        durable.agents.values().filter(|it| it.id.0 == given || it.name.is(given)).collect();
+        durable.agents.values().filter(|it| it.id.0 == given || it.name.is(wanted)).collect();
     match found.as_slice() {
         [one] => Ok(one),
         [] => {
             let of = match session(durable, given) {
-                Err(Denial::NoSuchSession { given, known }) => {
+                Err(Denial::NoSuchSession { given, .. }) => {
+                    let known = known_paths(durable, &given);
                     return Err(Denial::NoSuchAgent { given, known });
                 }
                 other => other?,
@@ -94,6 +101,17 @@ pub fn agent<'a>(durable: &'a Durable, caller: &Caller, given: &str) -> Result<&
 pub fn path(durable: &Durable, agent: &Agent) -> String {
     let session = durable.sessions.get(&agent.session).map_or("?", |it| it.name.as_str());
     format!("{session}/{}", agent.name)
+}
+
+/// The agents of all sessions as `session/name`, those whose names look like what was typed first.
+fn known_paths(durable: &Durable, given: &str) -> Vec<String> {
+    let mut agents: Vec<_> = durable
+        .agents
+        .values()
+        .map(|it| (distance(it.name.as_str(), given), path(durable, it)))
+        .collect();
+    agents.sort_unstable();
+    agents.into_iter().map(|(_, path)| path).take(LISTED_MAX).collect()
 }
 
 /// All names, the ones that look like what was typed first.

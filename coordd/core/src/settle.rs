@@ -7,20 +7,21 @@
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
 //! | `Up` | its process is connected, and has not got some of its mail | the mail is handed over |
+//! | `Up`, a worker | its process is connected, and it has no mail and no run | it is told to leave |
 //! | `Stopping` | its process is connected and was not told | it is told |
 
 use crate::agent::{Agent, Life};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
-use crate::id::{AgentId, hex};
+use crate::id::{AgentId, SessionId, hex};
 use crate::live::{Link, Waiter, Waiting};
 use crate::message::State;
 use crate::role::Role;
 use crate::session::SessionState;
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, request};
-use alloc::collections::BTreeSet;
-use alloc::string::String;
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, request};
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use sha2::Digest as _;
 
@@ -37,7 +38,10 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
                 live.touch(&agent.id);
             }
             Life::Down | Life::Waiting => {}
-            Life::Up => hand_over(durable, live, &mut step, now, agent),
+            Life::Up => {
+                hand_over(durable, live, &mut step, now, agent);
+                let_go(live, &mut step, now, agent);
+            }
             Life::Stopping { by, .. } => {
                 if let Some(link) = live.links.get_mut(&agent.id) {
                     lifecycle::order_stop(&mut step, link, by);
@@ -58,13 +62,21 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
 fn should_wake(durable: &Durable, live: &Live, agent: &Agent) -> bool {
     let is_live =
         durable.sessions.get(&agent.session).is_some_and(|it| it.state == SessionState::Live);
-    is_live && !live.is_ending() && (!agent.mailbox.is_empty() || agent.run_is_open())
+    let wants = !agent.mailbox.is_empty() || agent.run_is_open();
+    is_live && !live.is_ending() && !agent.parked && wants
 }
 
 fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {
     let Some(link) = live.links.get_mut(&agent.id) else { return };
     let Some(peer) = link.peer else { return };
-    for id in agent.mailbox.iter().filter(|id| link.handed.insert(**id)) {
+    // A process that was let go reads no more.
+    if link.told_to_stop {
+        return;
+    }
+    // What a connection has got is the mailbox's beginning, so that how much that is does not matter.
+    let fresh = agent.mailbox.iter().rev().take_while(|id| !link.handed.contains(id)).count();
+    for id in agent.mailbox.iter().skip(agent.mailbox.len() - fresh) {
+        link.handed.insert(*id);
         step.record(Record::MessageDelivered { message: *id, at_ms: now.wall_ms });
         step.effect(Effect::Deliver { peer, message: *id });
         if durable.messages.get(id).is_some_and(|it| it.state == State::Accepted) {
@@ -74,11 +86,23 @@ fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, 
     }
 }
 
+/// Has a worker's process leave that has nothing to do: after its run, or when its last run turns out to have ended before.
+fn let_go(live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {
+    if agent.role != Role::Worker || !agent.mailbox.is_empty() || agent.run_is_open() {
+        return;
+    }
+    if let Some(link) = live.links.get_mut(&agent.id).filter(|it| it.peer.is_some()) {
+        lifecycle::order_stop(step, link, "coordd, since nothing is left to do");
+        link.deadline_mono_ms.get_or_insert(now.mono_ms.saturating_add(limits::LEAVE_MS));
+    }
+}
+
 /// Starts waiting agents, first come first served, as far as there are places. Leads need none.
 fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
     let mut waiting: Vec<&Agent> =
         durable.agents.values().filter(|it| it.life == Life::Waiting).collect();
     waiting.sort_by_key(|it| it.queued);
+    let mut running = workers_by_session(durable, live);
     for agent in waiting {
         let Some(session) = durable.sessions.get(&agent.session) else { continue };
         if session.state == SessionState::Stopped || live.is_ending() {
@@ -86,17 +110,32 @@ fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment
             lifecycle::publish_life(step, agent, Life::Down, "");
             continue;
         }
-        let running = live.running_workers(durable, &session.id);
-        if agent.role == Role::Worker && running >= session.workers_running_max {
-            continue;
+        if agent.role == Role::Worker {
+            let running = running.entry(&agent.session).or_default();
+            if *running >= session.workers_running_max {
+                continue;
+            }
+            *running += 1;
         }
         let incarnation = agent.incarnation + 1;
         let token = token_for(now, agent, incarnation);
         step.record(Record::AgentStarted { agent: agent.id.clone(), incarnation, token });
         step.effect(Effect::Spawn { agent: agent.id.clone() });
-        live.links.insert(agent.id.clone(), Link::new(incarnation));
+        let mut link = Link::new(incarnation);
+        link.deadline_mono_ms = Some(now.mono_ms.saturating_add(limits::HELLO_MS));
+        live.links.insert(agent.id.clone(), link);
         lifecycle::publish_life(step, agent, Life::Up, "");
     }
+}
+
+/// How many workers have a process, for each session.
+fn workers_by_session<'a>(durable: &'a Durable, live: &Live) -> BTreeMap<&'a SessionId, u32> {
+    let mut running = BTreeMap::new();
+    let agents = live.links.keys().filter_map(|id| durable.agents.get(id));
+    for worker in agents.filter(|it| it.role == Role::Worker) {
+        *running.entry(&worker.session).or_default() += 1;
+    }
+    running
 }
 
 /// The secret of an incarnation. Several agents may start in one turn with one moment's randomness; hashing it with who they
@@ -113,11 +152,18 @@ fn token_for(now: &Moment, agent: &Agent, incarnation: u32) -> String {
 fn answer_waiters(durable: &Durable, live: &mut Live, step: &mut Step) {
     let waiters = core::mem::take(&mut live.waiters);
     for Waiting { peer, call, waiter } in waiters {
-        if let Waiter::Gone { agents, then_remove: Some(session), .. } = &waiter
-            && all_gone(live, agents)
-        {
-            request::sessions::remove_now(durable, step, session, peer, call);
-            continue;
+        if let Waiter::Gone { agents, then_remove: Some(id), .. } = &waiter {
+            // Resumed while its agents were ending: the later word counts.
+            let resumed = durable.sessions.get(id).filter(|it| it.state == SessionState::Live);
+            if let Some(session) = resumed {
+                let denial = Denial::SessionLive { name: session.name.to_string() };
+                step.effect(request::reply(peer, call, Err(denial)));
+                continue;
+            }
+            if all_gone(live, agents) {
+                request::sessions::remove_now(durable, step, id, peer, call);
+                continue;
+            }
         }
         match outcome_of(durable, live, &waiter) {
             Some(Ok(answer)) => step.effect(request::reply(peer, call, Ok(answer))),
@@ -153,8 +199,11 @@ fn outcome_of(durable: &Durable, live: &Live, waiter: &Waiter) -> Option<Result<
     }
 }
 
-fn all_gone(live: &Live, agents: &BTreeSet<AgentId>) -> bool {
-    agents.iter().all(|id| !live.links.contains_key(id))
+fn all_gone(live: &Live, agents: &BTreeMap<AgentId, u32>) -> bool {
+    let is_gone = |(id, incarnation): (&AgentId, &u32)| {
+        live.links.get(id).is_none_or(|link| link.incarnation > *incarnation)
+    };
+    agents.iter().all(is_gone)
 }
 
 fn end_daemon(durable: &Durable, live: &mut Live, step: &mut Step) {

@@ -1,6 +1,6 @@
 //! Starting, stopping and showing agents.
 
-use super::sessions::free;
+use super::sessions::{free, wait_for};
 use super::{Call, NewAgent, Said, Verdict, sending};
 use crate::agent::{Agent, Life, Usage};
 use crate::answer::Answer;
@@ -16,7 +16,7 @@ use crate::session::{Session, SessionState};
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -45,6 +45,7 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     agent.description.clone_from(&new.description);
     agent.phase.clone_from(&new.phase);
     agent.waited_for = new.wait;
+    agent.waited_run = caller.runs + 1;
     step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
     call.remember(step, Keyed::Agent(agent.id.clone()));
     let event = Event::AgentCreated(agent.id.clone());
@@ -143,6 +144,7 @@ pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
         phase: String::new(),
         created_ms: now.wall_ms,
         waited_for: false,
+        waited_run: 0,
         life: Life::Down,
         incarnation: 0,
         token: String::new(),
@@ -154,6 +156,8 @@ pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
         usage: Usage::default(),
         last: None,
         mailbox: VecDeque::new(),
+        mailbox_bytes: 0,
+        parked: false,
     }
 }
 
@@ -168,16 +172,10 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
     };
     let (has_process, bounced) =
         lifecycle::stop(call.durable, live, step, call.now, agent, &by, false);
-    let names = if has_process { [agent.name.to_string()].to_vec() } else { Vec::new() };
     if !has_process {
-        return Ok(Said::Now(Answer::Stopped { agents: names, bounced }));
+        return Ok(Said::Now(Answer::Stopped { agents: Vec::new(), bounced }));
     }
-    Ok(Said::Later(Waiter::Gone {
-        agents: BTreeSet::from([agent.id.clone()]),
-        names,
-        bounced,
-        then_remove: None,
-    }))
+    Ok(Said::Later(wait_for(&[agent], bounced, None)))
 }
 
 pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {

@@ -250,6 +250,15 @@ impl Kind {
 }
 
 impl Request {
+    /// Whether its answer may come later.
+    pub(crate) fn may_wait(&self) -> bool {
+        if let Self::AgentSpawn(new) = self {
+            return new.wait;
+        }
+        let kinds = [Kind::SessionStop, Kind::SessionRemove, Kind::AgentStop, Kind::PermissionAsk];
+        kinds.contains(&self.kind())
+    }
+
     /// Which one it is.
     pub fn kind(&self) -> Kind {
         match self {

@@ -20,8 +20,13 @@ pub(super) fn acknowledge(
     run: u32,
 ) -> Verdict {
     let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
+    if run == 0 {
+        return Err(counts_from_1());
+    }
     // Only what is in its own mailbox; repeated acknowledgements find nothing and change nothing.
-    let own: Vec<_> = messages.iter().filter(|id| agent.mailbox.contains(id)).copied().collect();
+    let mut own: Vec<_> = messages.iter().filter(|id| agent.has_mail(**id)).copied().collect();
+    own.sort_unstable();
+    own.dedup();
     if let Some(link) = live.links.get_mut(&agent.id) {
         for id in &own {
             link.handed.remove(id);
@@ -44,6 +49,10 @@ pub(super) fn acknowledge(
     Ok(Said::Now(Answer::Done))
 }
 
+fn counts_from_1() -> Denial {
+    Denial::Invalid { field: "run", why: "counts from 1".to_string() }
+}
+
 pub(super) fn run_ended(
     call: &Call<'_>,
     live: &mut Live,
@@ -53,8 +62,7 @@ pub(super) fn run_ended(
 ) -> Verdict {
     let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
     if run == 0 {
-        let why = "counts from 1".to_string();
-        return Err(Denial::Invalid { field: "run", why });
+        return Err(counts_from_1());
     }
     // The end of a run that is recorded already is only confirmed again (N-4).
     lifecycle::end_run(call.durable, live, step, call.now, agent, run, outcome);

@@ -25,7 +25,7 @@ pub(super) fn first_prompt(
     to: &Agent,
     text: String,
 ) -> Result<(), Denial> {
-    mailbox::check(call.durable, to, &text)?;
+    mailbox::check(to, &text)?;
     let draft =
         Draft { from: sender(call), kind: Kind::Prompt, text, summary: to.description.clone() };
     let mut numbers = Numbers::after(call.durable, step);
@@ -56,7 +56,7 @@ pub(super) fn prompt(
         return Err(Denial::Invalid { field: "text", why: "is empty".to_owned() });
     }
     let to = route::agent_in(call.durable, &session.id, agent.unwrap_or("lead"))?;
-    mailbox::check(call.durable, to, &text)?;
+    mailbox::check(to, &text)?;
     let draft = Draft { from: Sender::User, kind: Kind::Prompt, text, summary: String::new() };
     let mut numbers = Numbers::after(call.durable, step);
     let id = mailbox::accept(&mut numbers, live, step, call.now, to, draft);
@@ -94,7 +94,7 @@ pub(super) fn send(
     let mut numbers = Numbers::after(call.durable, step);
     for receiver in receivers {
         // M-5: one bad receiver does not stop the others, but a single one is told as the call's own failure.
-        if let Err(denial) = mailbox::check(call.durable, receiver, &text) {
+        if let Err(denial) = mailbox::check(receiver, &text) {
             if !everyone {
                 return Err(denial);
             }

@@ -6,7 +6,7 @@ use crate::agent::{Agent, Life};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
-use crate::id::{AgentId, PeerId, SessionId};
+use crate::id::{PeerId, SessionId};
 use crate::live::Waiter;
 use crate::mode::{self, Mode};
 use crate::name::Name;
@@ -16,7 +16,6 @@ use crate::session::{Session, SessionState};
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -126,21 +125,29 @@ pub(super) fn show(call: &Call<'_>, session: &str) -> Verdict {
 
 pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, session: &str) -> Verdict {
     let session = route::session(call.durable, session)?;
-    let names = stop_all(call.durable, live, step, call.now, session, "the user");
-    let agents = names.iter().map(|(id, _)| id.clone()).collect();
-    let names = names.into_iter().map(|(_, name)| name).collect();
-    Ok(Said::Later(Waiter::Gone { agents, names, bounced: 0, then_remove: None }))
+    let ending = stop_all(call.durable, live, step, call.now, session, "the user");
+    Ok(Said::Later(wait_for(&ending, 0, None)))
+}
+
+/// What a call waits for that ended these agents.
+pub(super) fn wait_for(ending: &[&Agent], bounced: u32, then_remove: Option<SessionId>) -> Waiter {
+    Waiter::Gone {
+        agents: ending.iter().map(|it| (it.id.clone(), it.incarnation)).collect(),
+        names: ending.iter().map(|it| it.name.to_string()).collect(),
+        bounced,
+        then_remove,
+    }
 }
 
 /// Stops a session with all its agents; mail is kept. Returns the agents that have a process.
-pub(crate) fn stop_all(
-    durable: &Durable,
+pub(crate) fn stop_all<'a>(
+    durable: &'a Durable,
     live: &mut Live,
     step: &mut Step,
     now: &Moment,
-    session: &Session,
+    session: &'a Session,
     by: &str,
-) -> Vec<(AgentId, String)> {
+) -> Vec<&'a Agent> {
     if session.state == SessionState::Live {
         step.record(Record::SessionState {
             session: session.id.clone(),
@@ -153,7 +160,7 @@ pub(crate) fn stop_all(
     for agent in durable.agents_of(&session.id) {
         let (has_process, _) = lifecycle::stop(durable, live, step, now, agent, by, true);
         if has_process {
-            waited_for.push((agent.id.clone(), agent.name.to_string()));
+            waited_for.push(agent);
         }
     }
     waited_for
@@ -220,14 +227,9 @@ pub(super) fn remove(
     force: bool,
 ) -> Verdict {
     let session = route::session(call.durable, session)?;
-    let running: BTreeSet<_> = call
-        .durable
-        .agents_of(&session.id)
-        .iter()
-        .filter(|it| it.life != Life::Down)
-        .map(|it| it.id.clone())
-        .collect();
-    if (session.state == SessionState::Live && !running.is_empty()) && !force {
+    let agents = call.durable.agents_of(&session.id);
+    let some_run = agents.iter().any(|it| it.life != Life::Down);
+    if session.state == SessionState::Live && some_run && !force {
         return Err(Denial::SessionLive { name: session.name.to_string() });
     }
     let waited_for = stop_all(call.durable, live, step, call.now, session, "the user");
@@ -235,12 +237,7 @@ pub(super) fn remove(
         remove_now(call.durable, step, &session.id, call.peer, call.id);
         return Ok(Said::ByShell);
     }
-    Ok(Said::Later(Waiter::Gone {
-        agents: waited_for.iter().map(|(id, _)| id.clone()).collect(),
-        names: waited_for.into_iter().map(|(_, name)| name).collect(),
-        bounced: 0,
-        then_remove: Some(session.id.clone()),
-    }))
+    Ok(Said::Later(wait_for(&waited_for, 0, Some(session.id.clone()))))
 }
 
 /// Removes a session whose agents are gone. The removal is durable before it is answered (case C13).

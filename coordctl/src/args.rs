@@ -1,0 +1,103 @@
+//! The command line. Each verb's own arguments are in its file under `commands/`.
+
+use crate::commands::{
+    attach, completions, daemon, demo, doctor, events, logs, ls, new, permit, resume, rm, run,
+    scratchpad, send, status, stop, task, team, usage, wait,
+};
+use clap::{Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.
+
+Sessions are named by name, id, or a unique beginning of an id; agents by session/name, id, or
+name alone where only one has it. `coordctl VERB --help` shows an example.
+
+Example: coordctl demo";
+
+/// Starts, watches and steers LLM coding agents through coordd.
+#[derive(Debug, Parser)]
+#[command(name = "coordctl", version, after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Print the response as one JSON document; streams as JSON Lines.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Demo(demo::Args),
+    Run(run::Args),
+    New(new::Args),
+    Attach(attach::Args),
+    Ls(ls::Args),
+    Status(status::Args),
+    Send(send::Args),
+    Wait(wait::Args),
+    Stop(stop::Args),
+    Resume(resume::Args),
+    Rm(rm::Args),
+    Logs(logs::Args),
+    Events(events::Args),
+    Permit(permit::Args),
+    Usage(usage::Args),
+    Team(team::Args),
+    Task(task::Args),
+    Scratchpad(scratchpad::Args),
+    Daemon(daemon::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+}
+
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn l1_every_verb_has_help_with_an_example() {
+        for verb in Cli::command().get_subcommands_mut() {
+            let name = verb.get_name().to_owned();
+            let help = verb.render_long_help().to_string();
+            assert!(help.contains("Example"), "{name} has no example");
+            assert!(
+                help.contains(&format!("coordctl {name}")),
+                "{name}'s example is of another verb"
+            );
+            assert!(verb.get_about().is_some(), "{name} says not what it does");
+        }
+    }
+
+    #[test]
+    fn l1_exit_codes_are_in_the_help() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd"));
+    }
+
+    #[test]
+    fn l1_json_is_taken_before_and_after_every_verb() {
+        let json = |args: &[&str]| Cli::try_parse_from(args).unwrap().json;
+        assert!(json(&["coordctl", "ls", "--json"]));
+        assert!(json(&["coordctl", "--json", "team", "ls"]));
+        assert!(json(&["coordctl", "daemon", "status", "--json"]));
+        assert!(!json(&["coordctl", "ls"]));
+    }
+
+    #[test]
+    fn wrong_usage_is_told_from_help() {
+        let error = Cli::try_parse_from(["coordctl", "lss"]).unwrap_err();
+        assert!(error.use_stderr());
+        assert!(!Cli::try_parse_from(["coordctl", "ls", "--help"]).unwrap_err().use_stderr());
+    }
+}

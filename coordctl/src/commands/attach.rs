@@ -1,0 +1,263 @@
+//! `coordctl attach`: the conversation so far and live, with input.
+
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::live::{self, Live, Next, Options, Sink};
+use crate::terminal::line;
+use crate::{format, output};
+use proto::request::Request;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+/// Two Ctrl-C within so long detach.
+const TWICE: Duration = Duration::from_secs(2);
+/// How often to look whether all is quiet, where that ends it; events make it look at once.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Show a session live and talk to its lead.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Lines go to the lead. /detach or Ctrl-D leaves and stops nothing; Ctrl-C interrupts the lead;\n\
+                        /help lists the rest. With input that is no terminal it ends when all is idle.\n\n\
+                        Exit codes: 0 detached or all idle, 1 the session ended or was removed, 3 unknown, 4 no coordd.\n\n\
+                        Example: coordctl attach dates"
+)]
+pub(crate) struct Args {
+    /// SESSION (its lead among its workers) or SESSION/AGENT.
+    session: String,
+    /// Only the last N entries of the conversation so far.
+    #[arg(long, value_name = "N")]
+    history: Option<u32>,
+}
+
+const HELP: &str = "  text          goes to the lead; //text when it begins with a slash
+  y, n, a       answer the oldest question: yes, no, always
+  /permit ID allow|always|deny   answer another one
+  /status       who is at what
+  /stop NAME    stop an agent's run; /stop alone stops the session
+  /detach       leave; everything goes on
+";
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    let target = live::find_agent(context, &args.session)?;
+    let is_one = args.session.contains('/') || target.role == proto::agent::Role::Worker;
+    let options = Options {
+        session: target.session.clone(),
+        agent: if is_one { target.id.clone() } else { String::new() },
+        history: args.history,
+        input: true,
+        sink: if context.json { Sink::Nothing } else { Sink::Stdout },
+    };
+    let live = Live::attach(context, options)?;
+    let is_terminal = std::io::stdin().is_terminal();
+    let agent = is_one.then_some(target.id);
+    Attached { live, agent, is_terminal, input_ended: false, caught_up: false, interrupted: None }
+        .run(context)
+}
+
+struct Attached {
+    live: Live,
+    /// The one agent that is attached to; none means the lead.
+    agent: Option<String>,
+    is_terminal: bool,
+    input_ended: bool,
+    caught_up: bool,
+    interrupted: Option<Instant>,
+}
+
+impl Attached {
+    fn run(mut self, context: &mut Context) -> anyhow::Result<Exit> {
+        let heading = self.live.view.heading(&self.live.session);
+        self.live.print(&heading)?;
+        loop {
+            match self.live.next(context, LOOK_EVERY)? {
+                Next::Event(event) => {
+                    if context.json {
+                        output::json(&event)?;
+                    }
+                    if matches!(event.event, proto::event::Event::CaughtUp {}) {
+                        self.caught_up = true;
+                        if self.is_terminal {
+                            let text = self.live.view.status(format::now_ms());
+                            self.live.print(&text)?;
+                        }
+                    }
+                    if self.is_over(context, false)? {
+                        return Ok(Exit::Done);
+                    }
+                }
+                Next::Quiet => {
+                    if self.is_over(context, true)? {
+                        return Ok(Exit::Done);
+                    }
+                }
+                Next::Line(text) => {
+                    if self.line(context, &text)? {
+                        return Ok(self.detach());
+                    }
+                }
+                Next::InputEnded if self.is_terminal => return Ok(self.detach()),
+                Next::InputEnded => self.input_ended = true,
+                Next::Interrupt => {
+                    if self.interrupt(context)? {
+                        return Ok(self.detach());
+                    }
+                }
+                Next::Gone => {
+                    output::note("the session was removed");
+                    return Ok(Exit::Failed);
+                }
+            }
+        }
+    }
+
+    /// Without a terminal, the end of input and of all work is the end.
+    fn is_over(&mut self, context: &mut Context, sure: bool) -> Result<bool, Failure> {
+        Ok(self.input_ended && self.caught_up && self.live.is_quiet(context, sure)?.is_some())
+    }
+
+    fn detach(&self) -> Exit {
+        let name = line(&self.live.session.name);
+        let workers = self.live.view.roster.busy_workers();
+        let going = if workers.is_empty() {
+            String::new()
+        } else {
+            format!(" ({} at work)", workers.join(", "))
+        };
+        output::note(&format!(
+            "detached; {name} goes on{going}. `coordctl attach {name}` comes back, `coordctl stop {name}` stops it"
+        ));
+        Exit::Done
+    }
+
+    /// Ctrl-C: interrupts the lead's run; twice detaches.
+    fn interrupt(&mut self, context: &mut Context) -> Result<bool, Failure> {
+        if self.interrupted.is_some_and(|at| at.elapsed() < TWICE) {
+            return Ok(true);
+        }
+        self.interrupted = Some(Instant::now());
+        if !self.live.view.roster.lead_is_busy() {
+            output::note("the lead is idle; Ctrl-C again detaches, and stops nothing");
+            return Ok(false);
+        }
+        let session = self.live.session.id.clone();
+        match context.call_or_denied(Request::Interrupt { session })? {
+            Ok(_) => output::note(
+                "the lead's run is interrupted, its workers go on; Ctrl-C again detaches",
+            ),
+            Err(body) => output::note(&body.message),
+        }
+        Ok(false)
+    }
+
+    /// One line of input. True when it asks to detach.
+    fn line(&mut self, context: &mut Context, text: &str) -> Result<bool, Failure> {
+        let text = text.trim();
+        let Some(command) = text.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
+            let answer = Answer::parse(text);
+            match (answer, self.live.view.questions.first().map(|it| it.id.clone())) {
+                (Some(answer), Some(id)) => permit(context, &id, answer)?,
+                _ if text.is_empty() => {}
+                _ => self.prompt(context, text.strip_prefix('/').unwrap_or(text))?,
+            }
+            return Ok(false);
+        };
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            ["detach" | "quit" | "exit"] => return Ok(true),
+            ["status"] => {
+                let text = self.live.view.status(format::now_ms());
+                self.live.print(&text)?;
+            }
+            ["stop"] => self.stop(context, None)?,
+            ["stop", name] => self.stop(context, Some(name))?,
+            ["permit", id, answer] if Answer::parse(answer).is_some() => {
+                permit(context, id, Answer::parse(answer).unwrap_or(Answer::No))?;
+            }
+            _ => output::note(HELP.trim_end()),
+        }
+        Ok(false)
+    }
+
+    fn prompt(&mut self, context: &mut Context, text: &str) -> Result<(), Failure> {
+        let session = self.live.session.id.clone();
+        let request = Request::Prompt { session, agent: self.agent.clone(), text: text.to_owned() };
+        match context.call_or_denied(request)? {
+            Ok(response) => {
+                if let Err(refused) = super::send::check(&response) {
+                    output::note(&refused.message);
+                }
+            }
+            Err(body) => output::note(&denied(&body)),
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, context: &mut Context, name: Option<&str>) -> Result<(), Failure> {
+        let session = self.live.session.id.clone();
+        let request = match name {
+            None => Request::SessionStop { session },
+            Some(name) => Request::AgentStop { agent: format!("{session}/{name}") },
+        };
+        match context.call_or_denied(request)? {
+            Ok(_) => output::note(&format!("stopped {}", line(name.unwrap_or("the session")))),
+            Err(body) => output::note(&denied(&body)),
+        }
+        Ok(())
+    }
+}
+
+fn denied(body: &proto::error::ErrorBody) -> String {
+    if body.hint.is_empty() {
+        body.message.clone()
+    } else {
+        format!("{}: {}", body.message, body.hint)
+    }
+}
+
+/// An answer to a question of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    No,
+    Always,
+}
+
+impl Answer {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" | "allow" => Some(Self::Yes),
+            "n" | "no" | "deny" => Some(Self::No),
+            "a" | "always" => Some(Self::Always),
+            _ => None,
+        }
+    }
+}
+
+/// Answers a question; that somebody else was first is only said.
+pub(crate) fn permit(context: &mut Context, id: &str, answer: Answer) -> Result<(), Failure> {
+    let request = Request::PermissionAnswer {
+        id: id.to_owned(),
+        allow: answer != Answer::No,
+        always: answer == Answer::Always,
+        reason: String::new(),
+    };
+    if let Err(body) = context.call_or_denied(request)? {
+        output::note(&denied(&body));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w3_answers() {
+        assert_eq!(Answer::parse(" Y "), Some(Answer::Yes));
+        assert_eq!(Answer::parse("always"), Some(Answer::Always));
+        assert_eq!(Answer::parse("deny"), Some(Answer::No));
+        assert_eq!(Answer::parse("yes please"), None);
+        assert_eq!(Answer::parse(""), None);
+    }
+}

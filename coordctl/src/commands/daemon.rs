@@ -1,0 +1,301 @@
+//! `coordctl daemon`: coordd itself.
+
+use crate::client::{self, ClientError};
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::terminal::line;
+use crate::{expect, format, output, start};
+use proto::error::ErrorCode;
+use proto::request::Request;
+use proto::response::Response;
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to end its agents in order and go.
+const END_LIMIT: Duration = Duration::from_mins(1);
+/// How long a stuck daemon has after the polite signal.
+const TERM_LIMIT: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+const SOCKET_UNIT: &str = include_str!("../../../systemd/coordd.socket");
+const SERVICE_UNIT: &str = include_str!("../../../systemd/coordd.service");
+
+/// Start, stop, restart, show or install coordd.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl daemon status --json")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Start it, if it does not run.
+    Start,
+    /// End it, and all agents in order; sessions can be resumed later.
+    Stop,
+    /// Replace it; agents go on meanwhile.
+    Restart,
+    /// Show it; exit code 4 when it does not run.
+    Status,
+    /// Install its systemd units for this user.
+    Install,
+}
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    match args.verb {
+        Verb::Start => begin(context),
+        Verb::Stop => stop(context),
+        Verb::Restart => restart(context),
+        Verb::Status => status(context),
+        Verb::Install => install(context),
+    }
+}
+
+fn begin(context: &mut Context) -> anyhow::Result<Exit> {
+    let was_running = running(context).is_ok();
+    let response = context.call(Request::DaemonStatus {})?;
+    let word = if was_running { "already running" } else { "started" };
+    said(context, &response, word)
+}
+
+fn said(context: &Context, response: &Response, word: &str) -> anyhow::Result<Exit> {
+    output::respond(context, response, || {
+        expect!(response, Daemon { daemon });
+        Ok(output::say(&format!("coordd {} {word} (pid {})", line(&daemon.version), daemon.pid))?)
+    })?;
+    Ok(Exit::Done)
+}
+
+fn status(context: &mut Context) -> anyhow::Result<Exit> {
+    let response = running(context)?;
+    output::respond(context, &response, || {
+        expect!(&response, Daemon { daemon });
+        Ok(output::print(&super::status::daemon_text(daemon, format::now_ms()))?)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// The daemon if it runs. With its socket held by systemd, connecting alone would start it.
+pub(crate) fn running(context: &mut Context) -> Result<Response, Failure> {
+    if start::is_under_systemd(&context.paths, &context.vars) && !unit_is_active() {
+        let path = context.paths.socket.clone();
+        return Err(ClientError::NoDaemon { path }.into());
+    }
+    Ok(context.call_running(Request::DaemonStatus {})?)
+}
+
+fn unit_is_active() -> bool {
+    start::systemctl(&["is-active", "--quiet", "coordd.service"]).is_ok()
+}
+
+fn stop(context: &mut Context) -> anyhow::Result<Exit> {
+    let response = match running(context) {
+        Ok(response) => response,
+        Err(error) if error.message.starts_with("no coordd answers") => {
+            output::note("coordd is not running");
+            return Ok(Exit::Done);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    expect!(&response, Daemon { daemon });
+    end(context, daemon.pid, daemon.under_systemd, false)?;
+    if context.json {
+        output::json(&Response::Done {})?;
+    } else {
+        output::say("coordd has ended; sessions can be resumed")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Ends the daemon and waits until its process is gone.
+fn end(
+    context: &mut Context,
+    pid: u32,
+    under_systemd: bool,
+    keep_agents: bool,
+) -> Result<(), Failure> {
+    if under_systemd {
+        start::systemctl(&["stop", "coordd.service"])?;
+    } else {
+        match context.call_running(Request::DaemonStop { keep_agents }) {
+            Ok(_) | Err(ClientError::Lost | ClientError::NoDaemon { .. }) => {}
+            Err(ClientError::Denied(body)) if body.code == ErrorCode::ShuttingDown => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if is_gone_within(pid, END_LIMIT) {
+        return Ok(());
+    }
+    let seconds = END_LIMIT.as_secs();
+    Err(Failure::failed(format!("coordd (pid {pid}) has not ended within {seconds} s"))
+        .hint(format!("its log is {}", context.paths.daemon_log().display())))
+}
+
+fn is_gone_within(pid: impl std::fmt::Display, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    let process = Path::new("/proc").join(pid.to_string());
+    while is_alive(&process) {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    true
+}
+
+/// One that has ended but was not reaped by its parent is as good as gone.
+fn is_alive(process: &Path) -> bool {
+    let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn restart(context: &mut Context) -> anyhow::Result<Exit> {
+    match running(context) {
+        Ok(response) => {
+            expect!(&response, Daemon { daemon });
+            if daemon.under_systemd {
+                start::systemctl(&["restart", "coordd.service"])?;
+            } else {
+                end(context, daemon.pid, false, true)?;
+            }
+        }
+        Err(error) if error.exit == Exit::NoDaemon => end_stuck(context)?,
+        Err(error) => return Err(error.into()),
+    }
+    let response = context.call(Request::DaemonStatus {})?;
+    said(context, &response, "restarted")
+}
+
+/// Ends a daemon that listens and does not answer. Its agents go on, as after a crash.
+fn end_stuck(context: &Context) -> Result<(), Failure> {
+    let Some(pid) = client::listener(&context.paths.socket)? else { return Ok(()) };
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim() != "coordd" {
+        // Systemd holds the socket: the daemon behind it is its business.
+        return if start::is_under_systemd(&context.paths, &context.vars) {
+            start::systemctl(&["restart", "coordd.service"])
+        } else {
+            Err(Failure::failed(format!(
+                "{} is served by another program (pid {pid})",
+                context.paths.socket.display()
+            ))
+            .hint("end it yourself, or set COORDD_SOCKET to another path"))
+        };
+    }
+    output::note(&format!("coordd (pid {pid}) does not answer; ending it"));
+    let process = Pid::from_raw(pid);
+    for (signal, limit) in [(Signal::USR1, TERM_LIMIT), (Signal::KILL, END_LIMIT)] {
+        if let Some(process) = process {
+            let _gone_already = kill_process(process, signal);
+        }
+        if is_gone_within(pid, limit) {
+            return Ok(());
+        }
+    }
+    Err(Failure::failed(format!("coordd (pid {pid}) cannot be ended")))
+}
+
+fn install(context: &mut Context) -> anyhow::Result<Exit> {
+    let folder = context.paths.unit_dir.clone();
+    let bin = std::env::current_exe()
+        .ok()
+        .and_then(|it| Some(it.parent()?.to_path_buf()))
+        .ok_or_else(|| Failure::failed("the folder of coordctl's own program is unknown"))?;
+    if !bin.join("coordd").exists() {
+        let failure = Failure::failed(format!("there is no coordd in {}", bin.display()));
+        return Err(failure
+            .hint("install coordd, coordd-worker and coordctl into one folder")
+            .into());
+    }
+    let service = SERVICE_UNIT.replace("@bindir@", &escape(&bin.to_string_lossy()));
+    write_unit(&folder, "coordd.socket", SOCKET_UNIT)?;
+    write_unit(&folder, "coordd.service", &service)?;
+    let mut lines =
+        vec![format!("wrote coordd.socket and coordd.service into {}", folder.display())];
+    if start::user_manager_runs(&context.vars) {
+        start::systemctl(&["daemon-reload"])?;
+        start::systemctl(&["enable", "coordd.socket"])?;
+        if running_outside(context) {
+            lines.push(
+                "coordd runs already, outside of systemd; `coordctl daemon stop`, then".to_owned(),
+            );
+            lines.push("`systemctl --user start coordd.socket`, hands it over".to_owned());
+        } else {
+            start::systemctl(&["start", "coordd.socket"])?;
+            lines
+                .push("enabled and started coordd.socket: the first call starts coordd".to_owned());
+        }
+    } else {
+        lines.push("no systemd user manager answers here; in a login session run".to_owned());
+        lines.push(
+            "  systemctl --user daemon-reload && systemctl --user enable --now coordd.socket"
+                .to_owned(),
+        );
+    }
+    lines.push("`loginctl enable-linger` keeps it after the last logout".to_owned());
+    if context.json {
+        output::json(&serde_json::json!({ "units": folder, "notes": lines }))?;
+    } else {
+        output::say(&lines.join("\n"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn running_outside(context: &mut Context) -> bool {
+    !unit_is_active() && context.call_running(Request::Ping {}).is_ok()
+}
+
+/// Characters that mean something inside a quoted word of a unit file.
+fn escape(path: &str) -> String {
+    path.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$")
+}
+
+fn write_unit(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("cannot write {}: {error}", path.display()))
+            .hint("make the folder writable, or set XDG_CONFIG_HOME to one that is")
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
+    // Another name first, so that no half file is ever read.
+    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o644)
+        .open(&temporary)
+        .map_err(failed)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    std::fs::rename(&temporary, &path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_names_the_programs_folder() {
+        let text = SERVICE_UNIT.replace("@bindir@", &escape("/opt/a b%c"));
+        assert!(text.contains("ExecStart=\"/opt/a b%%c/coordd\" --foreground"));
+        assert!(!text.contains("@bindir@"));
+        let folder = tempfile::tempdir().unwrap();
+        let units = folder.path().join("systemd/user");
+        write_unit(&units, "coordd.service", &text).unwrap();
+        assert_eq!(std::fs::read_to_string(units.join("coordd.service")).unwrap(), text);
+        assert_eq!(std::fs::read_dir(&units).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_process_that_ended_is_gone_even_before_it_is_reaped() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(is_alive(&Path::new("/proc").join(child.id().to_string())));
+        child.kill().unwrap();
+        assert!(is_gone_within(child.id(), Duration::from_secs(5)));
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,272 @@
+//! `coordctl demo`: the main job on a small real repository, with a scripted model unless another is named.
+//!
+//! What is scripted is only what the model says. The repository, its failing test, the agents, their tools and
+//! the change are real, and the verdict is this program's own: it runs the tests before and after.
+
+mod project;
+
+use super::new::SessionArgs;
+use super::run::{self, Ending, OnInterrupt};
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::live::Sink;
+use crate::push;
+use crate::terminal::{Paint, line};
+use crate::{expect, format, model, output};
+use project::{Project, Tested};
+use proto::agent::{Model, Role};
+use proto::entry::{Origin, What};
+use proto::request::Request;
+use proto::view::{AgentView, SessionView};
+use serde::Serialize;
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+/// The goal, as a user would put it.
+const GOAL: &str = "Make the failing test in this repository pass. `sh tests/run.sh` runs the tests. Do not commit.";
+/// What the job needs, so that nothing has to be asked for.
+const ALLOW: [&str; 3] = ["Bash(sh tests/run.sh*)", "Bash(git status*)", "Bash(git diff*)"];
+
+/// Show the whole job on a small real repository: a failing test is made to pass.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without --model the model is a script; agents, tools and changes are real all the same.\n\n\
+                        Exit codes: 0 the tests were red before and green after, 1 they were not, 4 no coordd.\n\n\
+                        Example: coordctl demo\n\
+                        \x20        coordctl demo --model anthropic:claude-sonnet-4-5 --keep"
+)]
+pub(crate) struct Args {
+    /// anthropic:NAME, openai:NAME, rehearsal:FILE, claude-… or gpt-…; the demo's own script when left out.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Keep the repository and the session at the end.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Summary {
+    red_before: bool,
+    green_after: bool,
+    session: String,
+    phases: Vec<String>,
+    scratchpad_files: Vec<String>,
+    notifications: usize,
+    seconds: f64,
+}
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    let begun = Instant::now();
+    let scripted = args.model.is_none();
+    let screen = Screen { to_stderr: context.json };
+    screen.say(context, Paint::Strong, opening(scripted))?;
+    let project = Project::make(&context.vars)?;
+    let model = scripted.then(|| model::rehearsal(Some(project.script())));
+    screen.plain(&format!(
+        "\nA small repository with a failing test: {}\n",
+        project.repository().display()
+    ))?;
+    let before = project.test()?;
+    show_test(context, &screen, &before)?;
+    let session = open(context, args, &project, model)?;
+    let job = job(context, &project, &session, !before.passed, begun);
+    if args.keep {
+        let (path, name) = (project.keep(), line(&session.name));
+        output::note(&format!("kept: {} and session {name}", path.display()));
+    } else {
+        let removed = context.call(Request::SessionRemove { session: session.id, force: true });
+        if let (Err(error), Ok(_)) = (removed, &job) {
+            return Err(error.into());
+        }
+        drop(project);
+    }
+    output::note("coordd keeps running; `coordctl daemon stop` ends it");
+    job
+}
+
+fn opening(scripted: bool) -> &'static str {
+    if scripted {
+        "The model here is a script (the rehearsal model); processes, tools and changes are real. For a real model: \
+         coordctl demo --model anthropic:NAME with ANTHROPIC_API_KEY set, or --model openai:NAME with OPENAI_API_KEY or OPENAI_BASE_URL."
+    } else {
+        "A real model does this job; how it goes about it is its own affair."
+    }
+}
+
+fn open(
+    context: &mut Context,
+    args: &Args,
+    project: &Project,
+    model: Option<Model>,
+) -> anyhow::Result<SessionView> {
+    let session = SessionArgs {
+        model: args.model.clone(),
+        cwd: Some(project.repository()),
+        allow: ALLOW.map(str::to_owned).into(),
+        ..SessionArgs::default()
+    };
+    let mut new = super::new::prepare(context, &run::with_default_mode(&session), model)?;
+    GOAL.clone_into(&mut new.prompt);
+    let response = context.call(Request::SessionNew { session: Box::new(new) })?;
+    expect!(response, Session { session });
+    Ok(session)
+}
+
+/// Shows the job, then judges it.
+fn job(
+    context: &mut Context,
+    project: &Project,
+    session: &SessionView,
+    red_before: bool,
+    begun: Instant,
+) -> anyhow::Result<Exit> {
+    let screen = Screen { to_stderr: context.json };
+    let takes_input = std::io::stdin().is_terminal() && !context.json;
+    let sink = if context.json { Sink::Stderr } else { Sink::Stdout };
+    screen.plain("\n")?;
+    let mut live = run::start(context, session, takes_input, sink)?;
+    let (session, agents) = match run::follow(context, &mut live, OnInterrupt::End)? {
+        Ending::Quiet { session, agents } => (session, agents),
+        Ending::Stopped | Ending::Detached => {
+            return Err(Failure::failed("the demo was interrupted; its session is stopped").into());
+        }
+        Ending::Gone => {
+            return Err(Failure::failed("the demo's session was removed meanwhile").into());
+        }
+    };
+    if let Some(problem) = run::problem(&session, &agents) {
+        screen.say(context, Paint::Bad, &format!("\n✗ {problem}"))?;
+    }
+    screen.plain("\nAfterwards, run by coordctl itself:\n")?;
+    let after = project.test()?;
+    show_test(context, &screen, &after)?;
+    screen.plain(&format!("\ngit diff\n{}", indented(&project.diff()?)))?;
+    let summary = Summary {
+        red_before,
+        green_after: after.passed,
+        session: session.id.clone(),
+        phases: phases(&agents),
+        scratchpad_files: scratchpad_files(context, &session)?,
+        notifications: notifications(context, &session)?,
+        seconds: begun.elapsed().as_secs_f64(),
+    };
+    verdict(context, &screen, &summary, &agents)?;
+    let is_good = summary.red_before && summary.green_after;
+    Ok(if is_good { Exit::Done } else { Exit::Failed })
+}
+
+fn verdict(
+    context: &Context,
+    screen: &Screen,
+    it: &Summary,
+    agents: &[AgentView],
+) -> anyhow::Result<()> {
+    let workers = agents.iter().filter(|it| it.role == Role::Worker).count();
+    let facts = format!(
+        "{} by {}, {}, scratchpad: {}, {:.1} s",
+        it.phases.join(", "),
+        format::count(workers as u64, "worker process").replace("processs", "processes"),
+        format::count(it.notifications as u64, "notification"),
+        it.scratchpad_files.join(" "),
+        it.seconds
+    );
+    let (paint, text) = match (it.red_before, it.green_after) {
+        (true, true) => (Paint::Good, "✓ red before, green after"),
+        (true, false) => (Paint::Bad, "✗ the tests are still red"),
+        (false, _) => (Paint::Bad, "✗ the tests were not red before"),
+    };
+    screen.say(context, paint, &format!("\n{text} ({facts})"))?;
+    if context.json {
+        output::json(it)?;
+    }
+    Ok(())
+}
+
+fn show_test(context: &Context, screen: &Screen, it: &Tested) -> anyhow::Result<()> {
+    screen.plain(&format!("\nsh tests/run.sh\n{}", indented(&it.output)))?;
+    let (paint, word) = if it.passed { (Paint::Good, "green") } else { (Paint::Bad, "red") };
+    screen.say(context, paint, &format!("  {word}: exit {}", it.exit))
+}
+
+fn indented(text: &str) -> String {
+    let mut out = String::new();
+    for text in text.lines() {
+        push!(out, "  {}\n", crate::terminal::clean(text));
+    }
+    out
+}
+
+/// The phases in which a worker completed a run, in the order of a job.
+fn phases(agents: &[AgentView]) -> Vec<String> {
+    let done = |phase: &&str| agents.iter().any(|it| it.runs > 0 && it.phase == **phase);
+    ["research", "synthesis", "implementation", "verification"]
+        .into_iter()
+        .filter(|phase| done(phase))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn scratchpad_files(context: &mut Context, session: &SessionView) -> anyhow::Result<Vec<String>> {
+    if session.scratchpad.is_none() {
+        return Ok(Vec::new());
+    }
+    let response = context.call(Request::ScratchpadList { session: session.id.clone() })?;
+    expect!(response, Files { files, .. });
+    Ok(files.into_iter().map(|it| line(&it.path)).collect())
+}
+
+/// Notifications in the lead's own conversation.
+fn notifications(context: &mut Context, session: &SessionView) -> anyhow::Result<usize> {
+    let (entries, _) = super::logs::read(context, &session.lead, None)?;
+    let is_one =
+        |what: &What| matches!(what, What::Input { origin: Origin::Notification { .. }, .. });
+    Ok(entries.iter().filter(|it| is_one(&it.what)).count())
+}
+
+/// Where the demo's own lines go.
+struct Screen {
+    to_stderr: bool,
+}
+
+impl Screen {
+    fn say(&self, context: &Context, paint: Paint, text: &str) -> anyhow::Result<()> {
+        if self.to_stderr {
+            output::note(text);
+            return Ok(());
+        }
+        Ok(output::print(&format!("{}\n", context.style.paint(paint, text)))?)
+    }
+
+    fn plain(&self, text: &str) -> anyhow::Result<()> {
+        if self.to_stderr {
+            output::note(text.trim_end_matches('\n'));
+            return Ok(());
+        }
+        Ok(output::print(text)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::roster::tests::agent;
+    use proto::view::AgentState;
+
+    #[test]
+    fn r6_the_first_line_says_that_the_model_is_a_script() {
+        assert!(opening(true).contains("a script") && opening(true).contains("--model anthropic:"));
+    }
+
+    #[test]
+    fn phases_come_in_the_order_of_a_job() {
+        let done = |phase: &str, runs| {
+            let mut it = agent(phase, phase, Role::Worker, AgentState::Stopped);
+            it.phase = phase.to_owned();
+            it.runs = runs;
+            it
+        };
+        let agents = [done("verification", 1), done("research", 2), done("synthesis", 0)];
+        assert_eq!(phases(&agents), ["research", "verification"]);
+    }
+}

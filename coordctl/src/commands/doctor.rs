@@ -1,0 +1,258 @@
+//! `coordctl doctor`: what is not as it should be. It starts nothing and changes nothing.
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::error::Exit;
+use crate::terminal::{Paint, line};
+use crate::{format, model, output, paths, start};
+use proto::response::Response;
+use serde::Serialize;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Less free space than this is worth a warning, 256 MiB.
+const FREE_LOW: u64 = 256 << 20;
+/// Less than this is a failure, 16 MiB: the store could not even say so.
+const FREE_NONE: u64 = 16 << 20;
+/// The file system type of memory.
+const TMPFS: i64 = 0x0102_1994;
+
+/// Look for what keeps coordd from working well.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing failed, 1 something did.\n\nExample: coordctl doctor"
+)]
+pub(crate) struct Args {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Ok,
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Check {
+    what: &'static str,
+    level: Level,
+    text: String,
+}
+
+fn ok(what: &'static str, text: impl Into<String>) -> Check {
+    Check { what, level: Level::Ok, text: text.into() }
+}
+
+fn warn(what: &'static str, text: impl Into<String>) -> Check {
+    Check { what, level: Level::Warn, text: text.into() }
+}
+
+fn fail(what: &'static str, text: impl Into<String>) -> Check {
+    Check { what, level: Level::Fail, text: text.into() }
+}
+
+pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
+    let mut checks = daemon(context);
+    let own = rustix::process::geteuid().as_raw();
+    let socket = context.paths.socket.clone();
+    checks.push(ok("socket", format!("{} ({} bytes)", socket.display(), socket.as_os_str().len())));
+    if let Some(folder) = socket.parent() {
+        checks.push(private_folder("runtime folder", folder, own));
+    }
+    checks.extend(state_folder(&context.paths.state_dir, own));
+    checks.extend(scratch_root(context, own));
+    checks.extend(programs(context));
+    checks.push(configured_model(context));
+    checks.extend(systemd(context));
+    if context.json {
+        output::json(&serde_json::json!({ "checks": checks }))?;
+    } else {
+        for check in &checks {
+            output::print(&text(context, check))?;
+        }
+    }
+    let failed = checks.iter().any(|it| it.level == Level::Fail);
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+fn text(context: &Context, it: &Check) -> String {
+    let (word, paint) = match it.level {
+        Level::Ok => ("ok  ", Paint::Good),
+        Level::Warn => ("warn", Paint::Warn),
+        Level::Fail => ("FAIL", Paint::Bad),
+    };
+    format!("{}  {}: {}\n", context.style.paint(paint, word), it.what, line(&it.text))
+}
+
+fn daemon(context: &mut Context) -> Vec<Check> {
+    let response = match super::daemon::running(context) {
+        Ok(response) => response,
+        Err(error) if error.message.starts_with("no coordd answers") => {
+            return vec![ok("coordd", "does not run; the first command that needs it starts it")];
+        }
+        Err(error) => return vec![fail("coordd", format!("{error}; {}", error.hint))],
+    };
+    let Response::Daemon { daemon } = response else {
+        return vec![fail("coordd", "answers with something else than it was asked for")];
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    let mut checks = vec![ok("coordd", format!("runs (pid {})", daemon.pid))];
+    let theirs = context.daemon_version().unwrap_or(&daemon.version).to_owned();
+    checks.push(if theirs == own {
+        ok("version", own)
+    } else {
+        warn(
+            "version",
+            format!("coordd is {theirs} and coordctl {own}: install both of one version, then `coordctl daemon restart`"),
+        )
+    });
+    checks.extend(daemon.degraded.into_iter().map(|it| warn("coordd", it)));
+    checks
+}
+
+/// A folder that must be ours and closed to others; one that is not there yet is made by coordd.
+fn private_folder(what: &'static str, path: &Path, own: u32) -> Check {
+    let at = path.display();
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            ok(what, format!("{at} will be made"))
+        }
+        Err(error) => fail(what, format!("{at}: {error}")),
+        Ok(it) if !it.is_dir() => fail(what, format!("{at} is not a folder: remove it")),
+        Ok(it) if it.uid() != own => fail(
+            what,
+            format!("{at} belongs to user {}, not to you ({own}): have it removed", it.uid()),
+        ),
+        Ok(it) if it.permissions().mode() & 0o077 != 0 => {
+            let mode = it.permissions().mode() & 0o777;
+            fail(what, format!("{at} is open to others ({mode:o}): chmod 700 {at}"))
+        }
+        Ok(_) => ok(what, at.to_string()),
+    }
+}
+
+fn state_folder(path: &Path, own: u32) -> Vec<Check> {
+    let mut checks = vec![private_folder("state folder", path, own)];
+    let Some(existing) = path.ancestors().find(|it| it.exists()) else { return checks };
+    if rustix::fs::access(existing, rustix::fs::Access::WRITE_OK).is_err() {
+        checks.push(fail("state folder", format!("{} is not writable", existing.display())));
+    }
+    if let Ok(it) = rustix::fs::statvfs(existing) {
+        checks.push(free_space(it.f_bavail.saturating_mul(it.f_frsize)));
+    }
+    checks
+}
+
+fn free_space(bytes: u64) -> Check {
+    let text = format!("{} free for coordd's state", format::bytes(bytes));
+    match bytes {
+        0..FREE_NONE => fail("disk", format!("{text}: make room, or nothing can be accepted")),
+        FREE_NONE..FREE_LOW => warn("disk", format!("{text}: make room soon")),
+        _ => ok("disk", text),
+    }
+}
+
+fn scratch_root(context: &Context, own: u32) -> Vec<Check> {
+    let temp = paths::absolute(&context.vars, "CLAUDE_CODE_TMPDIR")
+        .unwrap_or_else(|| PathBuf::from("/tmp"));
+    let mut checks = vec![private_folder("scratchpads", &temp.join(format!("claude-{own}")), own)];
+    let in_memory =
+        rustix::fs::statfs(&temp).is_ok_and(|it| i128::from(it.f_type) == i128::from(TMPFS));
+    if in_memory {
+        let text = format!(
+            "{} is in memory: scratchpads are lost when the machine restarts",
+            temp.display()
+        );
+        checks.push(warn("scratchpads", text));
+    }
+    checks
+}
+
+fn programs(context: &Context) -> Vec<Check> {
+    let found = |what: &'static str, path: Option<PathBuf>, missing: &str| match path {
+        Some(path) => ok(what, path.display().to_string()),
+        None => fail(what, missing),
+    };
+    vec![
+        found(
+            "coordd program",
+            paths::program(&context.vars, "COORDD_BIN", "coordd"),
+            "not found beside coordctl or in PATH: install it there",
+        ),
+        found(
+            "coordd-worker program",
+            paths::program(&context.vars, "COORDD_WORKER", "coordd-worker"),
+            "not found beside coordctl or in PATH: install it beside coordd",
+        ),
+        match paths::in_path(&context.vars, "git") {
+            Some(path) => ok("git", path.display().to_string()),
+            None => warn("git", "not found in PATH: agents cannot show or compare changes"),
+        },
+    ]
+}
+
+fn configured_model(context: &Context) -> Check {
+    let config = match Config::load(&context.paths.config_file) {
+        Ok(config) => config,
+        Err(error) => return fail("configuration", error.to_string()),
+    };
+    match model::resolve(None, &config, &context.vars, Path::new("/")) {
+        Ok(model) => ok("model", crate::words::model(&model)),
+        Err(error) => warn(
+            "model",
+            format!(
+                "{error}; `coordctl run --help` and README.md say how; `coordctl demo` needs none"
+            ),
+        ),
+    }
+}
+
+fn systemd(context: &Context) -> Vec<Check> {
+    if !start::user_manager_runs(&context.vars) {
+        return vec![ok("systemd", "no user manager here; coordctl starts coordd itself")];
+    }
+    let mut checks = vec![if start::unit_is_installed(&context.paths) {
+        ok("systemd", "the unit is installed")
+    } else {
+        ok("systemd", "the unit is not installed; `coordctl daemon install` does it")
+    }];
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| context.vars.get(*name));
+    let lingers = user.is_some_and(|user| Path::new("/var/lib/systemd/linger").join(user).exists());
+    if !lingers && start::unit_is_installed(&context.paths) {
+        checks.push(warn(
+            "linger",
+            "coordd ends with your last login; `loginctl enable-linger` keeps it",
+        ));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_can_enter_fails_with_the_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let path = folder.path().join("run");
+        assert_eq!(private_folder("f", &path, own).level, Level::Ok);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(private_folder("f", &path, own).level, Level::Ok);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let check = private_folder("f", &path, own);
+        assert!(check.level == Level::Fail && check.text.contains("chmod 700"), "{check:?}");
+        assert_eq!(private_folder("f", &path, own + 1).level, Level::Fail);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(private_folder("f", &link, own).level, Level::Fail);
+    }
+
+    #[test]
+    fn free_space_is_judged() {
+        assert_eq!(free_space(1 << 20).level, Level::Fail);
+        assert_eq!(free_space(100 << 20).level, Level::Warn);
+        assert_eq!(free_space(1 << 40).level, Level::Ok);
+    }
+}

@@ -1,0 +1,176 @@
+//! `coordctl new`: a session, and what all commands that make one share.
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::terminal::line;
+use crate::{env, expect, model, output, words};
+use proto::agent::Model;
+use proto::request::{NewSession, Request};
+use std::path::PathBuf;
+
+/// Make a session with its lead.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: coordctl new --name dates --mode coordinator \"make the flaky date test pass\"\n\
+                        Then:    coordctl attach dates"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The first words to the lead; `-` reads them from stdin.
+    pub(crate) prompt: Option<String>,
+}
+
+/// How a session is made.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct SessionArgs {
+    /// Its name; made of the folder's name when left out.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// How the lead works: coordinator, normal or fork.
+    #[arg(long, value_name = "MODE", value_parser = ["coordinator", "normal", "fork"])]
+    pub(crate) mode: Option<String>,
+    /// anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, claude-… or gpt-….
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The folder to work in; the current one when left out.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Workers that run at once.
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<u32>,
+    /// Model calls in one run of a worker.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<u32>,
+    /// Seconds of one run of a worker.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) max_time: Option<u32>,
+    /// A rule for what needs no approval, as in "Bash(cargo test *)"; may be repeated.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// A rule for what is asked for; may be repeated.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) ask: Vec<String>,
+    /// A rule for what is refused; may be repeated.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<String>,
+    /// default, acceptEdits, plan, dontAsk or bypassPermissions.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) permission_mode: Option<String>,
+    /// Make no scratchpad.
+    #[arg(long)]
+    pub(crate) no_scratchpad: bool,
+}
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    let prompt = args.prompt.as_deref().map(text_or_stdin).transpose()?.unwrap_or_default();
+    let mut session = prepare(context, &args.session, None)?;
+    session.prompt = prompt;
+    let response = context.call(Request::SessionNew { session: Box::new(session) })?;
+    output::respond(context, &response, || {
+        expect!(&response, Session { session });
+        output::say(&session.name)?;
+        output::note(&format!(
+            "{} session {} in {}; `coordctl attach {}` shows it",
+            words::mode(session.mode),
+            session.id,
+            line(&session.cwd),
+            line(&session.name)
+        ));
+        Ok(())
+    })?;
+    Ok(Exit::Done)
+}
+
+/// A new session by flags, configuration and environment, with the model that they name.
+pub(crate) fn prepare(
+    context: &Context,
+    args: &SessionArgs,
+    model: Option<Model>,
+) -> Result<NewSession, Failure> {
+    check_mode(args.mode.as_deref())?;
+    let config = Config::load(&context.paths.config_file)?;
+    let here = Context::cwd()?;
+    let cwd = match &args.cwd {
+        None => here.clone(),
+        Some(path) => here.join(path).canonicalize().map_err(|error| {
+            Failure::usage(format!("{} cannot be worked in: {error}", path.display()))
+                .hint("give an existing folder with --cwd")
+        })?,
+    };
+    let model = match model {
+        Some(model) => model,
+        None => model::resolve(args.model.as_deref(), &config, &context.vars, &here)?,
+    };
+    let mut permissions = config.permissions();
+    permissions.allow.extend(args.allow.iter().cloned());
+    permissions.ask.extend(args.ask.iter().cloned());
+    permissions.deny.extend(args.deny.iter().cloned());
+    if let Some(mode) = &args.permission_mode {
+        permissions.mode.clone_from(mode);
+    }
+    let cwd = cwd.into_os_string().into_string().map_err(|path| {
+        Failure::usage(format!("the folder {} has a name that is not UTF-8", path.display()))
+            .hint("work in a folder whose path is UTF-8")
+    })?;
+    Ok(NewSession {
+        name: args.name.clone().unwrap_or_default(),
+        cwd,
+        mode: args.mode.clone(),
+        mode_variable: context.vars.get("CLAUDE_CODE_COORDINATOR_MODE").cloned(),
+        simple_variable: context.vars.get("CLAUDE_CODE_SIMPLE").cloned(),
+        env: env::for_agents(&context.vars, &config.env_allow),
+        model,
+        permissions,
+        scratchpad: !args.no_scratchpad && config.scratchpad.unwrap_or(true),
+        max_turns: args.max_turns.or(config.max_turns).unwrap_or(0),
+        run_s: args.max_time.or(config.run_s).unwrap_or(0),
+        workers: args.workers.or(config.workers).unwrap_or(0),
+        prompt: String::new(),
+    })
+}
+
+/// G-3: a build without the feature says so.
+fn check_mode(mode: Option<&str>) -> Result<(), Failure> {
+    if cfg!(not(feature = "coordinator")) && mode == Some("coordinator") {
+        return Err(Failure::usage("this coordctl was built without the feature `coordinator`")
+            .hint("build it with default features, or give --mode normal"));
+    }
+    Ok(())
+}
+
+/// The text, or all of stdin for `-`.
+pub(crate) fn text_or_stdin(text: &str) -> Result<String, Failure> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    // One byte more than allowed, so that what is too long is noticed.
+    let limit = proto::message::BODY_LEN_MAX as u64 + 1;
+    let mut bytes = Vec::new();
+    let mut stdin = std::io::Read::take(std::io::stdin().lock(), limit);
+    std::io::Read::read_to_end(&mut stdin, &mut bytes)
+        .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
+    if bytes.len() as u64 == limit {
+        return Err(Failure::usage("stdin holds more than 256 KiB, the longest text of a message")
+            .hint("put it into a file and name the file"));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    #[cfg(feature = "coordinator")]
+    fn g3_coordinator_mode_may_be_asked_for() {
+        assert_eq!(super::check_mode(Some("coordinator")), Ok(()));
+    }
+
+    #[test]
+    #[cfg(not(feature = "coordinator"))]
+    fn g3_a_build_without_the_feature_names_it() {
+        let error = super::check_mode(Some("coordinator")).unwrap_err();
+        assert!(error.message.contains("feature `coordinator`"));
+        assert_eq!(super::check_mode(Some("normal")), Ok(()));
+    }
+}

@@ -1,0 +1,59 @@
+//! `coordctl resume`: a stopped session goes on.
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::error::Exit;
+use crate::terminal::line;
+use crate::{env, expect, format, output, words};
+use proto::request::Request;
+
+/// Let a stopped session go on, in its own mode.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl resume dates \"go on where you were\"")]
+pub(crate) struct Args {
+    /// The session.
+    session: String,
+    /// Words to its lead; `-` reads them from stdin.
+    prompt: Option<String>,
+    /// Keep the environment that the session has, instead of taking this one.
+    #[arg(long)]
+    keep_env: bool,
+}
+
+pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
+    let prompt = args.prompt.as_deref().map(super::new::text_or_stdin).transpose()?;
+    let env = if args.keep_env {
+        std::collections::BTreeMap::new()
+    } else {
+        let config = Config::load(&context.paths.config_file)?;
+        env::for_agents(&context.vars, &config.env_allow)
+    };
+    let mode_variable = context.vars.get("CLAUDE_CODE_COORDINATOR_MODE").cloned();
+    let response =
+        context.call(Request::SessionResume { session: args.session, env, mode_variable })?;
+    expect!(&response, Resumed { session, note, waiting_messages, interrupted });
+    if let Some(text) = prompt {
+        let sent =
+            context.call(Request::Prompt { session: session.id.clone(), agent: None, text })?;
+        super::send::check(&sent)?;
+    }
+    output::respond(context, &response, || {
+        output::say(&format!("{} goes on in {} mode", session.name, words::mode(session.mode)))?;
+        if !note.is_empty() {
+            output::note(note);
+        }
+        if *waiting_messages > 0 {
+            let count = format::count(u64::from(*waiting_messages), "waiting message");
+            output::note(&format!("{count} will be delivered now"));
+        }
+        if !interrupted.is_empty() {
+            let names: Vec<String> = interrupted.iter().map(|it| line(it)).collect();
+            output::note(&format!(
+                "stopped in the middle of a run: {}; a message makes one go on",
+                names.join(", ")
+            ));
+        }
+        Ok(())
+    })?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,255 @@
+//! `coordctl run`: a goal goes in, a coordinator session takes it through, the exit code tells how it went.
+
+use super::attach::{Answer, permit};
+use super::new::SessionArgs;
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::live::{Live, Next, Options, Sink};
+use crate::terminal::{Paint, line};
+use crate::{expect, format, output, words};
+use proto::agent::Role;
+use proto::event::Event;
+use proto::notification::RunStatus;
+use proto::request::Request;
+use proto::response::Response;
+use proto::view::{AgentView, SessionView};
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+/// A second Ctrl-C within so long stops the session.
+const TWICE: Duration = Duration::from_secs(2);
+/// How often to look whether all is quiet; events make it look at once.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Give a goal to a new coordinator session here, show its progress, end when it is done.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "It ends when the lead is idle, no worker runs or waits, and no question is open. Ctrl-C detaches,\n\
+                        and the session goes on; a second Ctrl-C within 2 seconds stops it.\n\n\
+                        Exit codes: 0 the job completed, or detached; 1 it failed; 2 wrong usage, as no model;\n\
+                        3 denied; 4 no coordd.\n\n\
+                        Example: coordctl run \"make the flaky date test pass\" --allow \"Bash(make test*)\""
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArgs,
+    /// What is to be reached; `-` reads it from stdin.
+    goal: String,
+    /// Remove the session at the end.
+    #[arg(long)]
+    rm: bool,
+}
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    let goal = super::new::text_or_stdin(&args.goal)?;
+    if goal.trim().is_empty() {
+        return Err(Failure::usage("the goal is empty").hint("say what is to be reached").into());
+    }
+    let begun = Instant::now();
+    let mut session = super::new::prepare(context, &with_default_mode(&args.session), None)?;
+    session.prompt = goal;
+    let response = context.call(Request::SessionNew { session: Box::new(session) })?;
+    expect!(response, Session { session });
+    let takes_input = std::io::stdin().is_terminal() && !context.json;
+    let sink = if context.json { Sink::Stderr } else { Sink::Stdout };
+    let mut live = start(context, &session, takes_input, sink)?;
+    let ending = follow(context, &mut live, OnInterrupt::Detach)?;
+    let exit = match ending {
+        Ending::Quiet { session, agents } => finish(context, &mut live, &session, agents, begun)?,
+        Ending::Detached => return Ok(detach(&session)),
+        Ending::Stopped => Exit::Failed,
+        Ending::Gone => {
+            output::note("the session was removed");
+            return Ok(Exit::Failed);
+        }
+    };
+    if args.rm {
+        context.call(Request::SessionRemove { session: session.id, force: true })?;
+    }
+    Ok(exit)
+}
+
+/// A goal is for a coordinator, where this build has one.
+pub(crate) fn with_default_mode(args: &SessionArgs) -> SessionArgs {
+    let mut args = args.clone();
+    if args.mode.is_none() && cfg!(feature = "coordinator") {
+        args.mode = Some("coordinator".to_owned());
+    }
+    args
+}
+
+/// Attaches to a session that was just made.
+pub(crate) fn start(
+    context: &mut Context,
+    session: &SessionView,
+    input: bool,
+    sink: Sink,
+) -> Result<Live, Failure> {
+    let options =
+        Options { session: session.id.clone(), agent: String::new(), history: None, input, sink };
+    let mut live = Live::attach(context, options)?;
+    let heading = live.view.heading(session);
+    live.print(&heading)?;
+    Ok(live)
+}
+
+/// How the showing of a job ended.
+pub(crate) enum Ending {
+    Quiet { session: Box<SessionView>, agents: Vec<AgentView> },
+    Detached,
+    Stopped,
+    Gone,
+}
+
+/// What Ctrl-C does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnInterrupt {
+    /// Leaves the session to itself, unless it comes twice.
+    Detach,
+    /// The caller removes the session.
+    End,
+}
+
+/// Shows a job until all is quiet.
+pub(crate) fn follow(
+    context: &mut Context,
+    live: &mut Live,
+    on_interrupt: OnInterrupt,
+) -> Result<Ending, Failure> {
+    loop {
+        match live.next(context, LOOK_EVERY)? {
+            Next::Event(event) => {
+                if may_end(&event.event)
+                    && let Some((session, agents)) = live.is_quiet(context, false)?
+                {
+                    return Ok(Ending::Quiet { session: Box::new(session), agents });
+                }
+            }
+            Next::Quiet => {
+                if let Some((session, agents)) = live.is_quiet(context, true)? {
+                    return Ok(Ending::Quiet { session: Box::new(session), agents });
+                }
+            }
+            Next::Line(text) => answer(context, live, &text)?,
+            Next::InputEnded => {}
+            Next::Interrupt => match on_interrupt {
+                OnInterrupt::Detach => return interrupted(context, live),
+                OnInterrupt::End => return Ok(Ending::Stopped),
+            },
+            Next::Gone => return Ok(Ending::Gone),
+        }
+    }
+}
+
+/// Whether after this event nothing may be left to do.
+fn may_end(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::AgentChanged { .. }
+            | Event::RunEnded { .. }
+            | Event::PermissionAnswered { .. }
+            | Event::SessionChanged { .. }
+            | Event::MessageChanged { .. }
+            | Event::CaughtUp {}
+            | Event::Activity { .. }
+    )
+}
+
+fn answer(context: &mut Context, live: &Live, text: &str) -> Result<(), Failure> {
+    let open = live.view.questions.first().map(|it| it.id.clone());
+    match (Answer::parse(text), open) {
+        (Some(answer), Some(id)) => permit(context, &id, answer)?,
+        (None, Some(id)) => {
+            output::note(&format!("{} is open: y(es), n(o) or a(lways)", line(&id)));
+        }
+        (_, None) if text.trim().is_empty() => {}
+        (_, None) => {
+            let name = line(&live.session.name);
+            output::note(&format!(
+                "`coordctl attach {name}` talks to the lead; this only shows the job"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The first Ctrl-C detaches, unless a second one follows soon.
+fn interrupted(context: &mut Context, live: &mut Live) -> Result<Ending, Failure> {
+    output::note("\ndetaching; Ctrl-C again within 2 seconds stops the session");
+    let until = Instant::now() + TWICE;
+    while Instant::now() < until {
+        match live.next(context, until.saturating_duration_since(Instant::now()))? {
+            Next::Interrupt => {
+                context.call(Request::SessionStop { session: live.session.id.clone() })?;
+                let name = line(&live.session.name);
+                output::note(&format!(
+                    "stopped; `coordctl resume {name}` goes on, `coordctl rm {name}` removes it"
+                ));
+                return Ok(Ending::Stopped);
+            }
+            Next::Gone => return Ok(Ending::Gone),
+            Next::Event(_) | Next::Line(_) | Next::InputEnded | Next::Quiet => {}
+        }
+    }
+    Ok(Ending::Detached)
+}
+
+fn detach(session: &SessionView) -> Exit {
+    let name = line(&session.name);
+    output::note(&format!(
+        "detached; {name} goes on. `coordctl attach {name}` shows it, `coordctl stop {name}` stops it"
+    ));
+    Exit::Done
+}
+
+fn finish(
+    context: &Context,
+    live: &mut Live,
+    session: &SessionView,
+    agents: Vec<AgentView>,
+    begun: Instant,
+) -> anyhow::Result<Exit> {
+    let problem = problem(session, &agents);
+    let text = match &problem {
+        None => context.style.paint(Paint::Good, "✓ done"),
+        Some(problem) => context.style.paint(Paint::Bad, &format!("✗ {problem}")),
+    };
+    live.print(&format!("\n{text} ({})\n", summary(session, &agents, begun.elapsed())))?;
+    if problem.is_some() {
+        let name = line(&session.name);
+        output::note(&format!(
+            "`coordctl logs {name}` shows all of it; `coordctl send {name} TEXT` goes on"
+        ));
+    }
+    if context.json {
+        output::json(&Response::SessionDetail { session: session.clone(), agents })?;
+    }
+    Ok(if problem.is_none() { Exit::Done } else { Exit::Failed })
+}
+
+/// Why the job as a whole did not complete (L-3), if it did not.
+pub(crate) fn problem(session: &SessionView, agents: &[AgentView]) -> Option<String> {
+    let lead = agents.iter().find(|it| it.id == session.lead);
+    let Some(last) = lead.and_then(|it| it.last.as_ref()) else {
+        return Some("the lead has not run".to_owned());
+    };
+    if last.status != RunStatus::Completed {
+        return Some(format!("the lead's last run {}", words::last_run(last)));
+    }
+    let output = session.output.as_ref()?;
+    let status = output.get("status").and_then(|it| it.as_str()).unwrap_or_default();
+    let summary = output.get("summary").and_then(|it| it.as_str()).unwrap_or_default();
+    (status == "failed").then(|| format!("the job failed: {}", line(summary)))
+}
+
+fn summary(session: &SessionView, agents: &[AgentView], elapsed: Duration) -> String {
+    let workers = agents.iter().filter(|it| it.role == Role::Worker).count();
+    let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    format!(
+        "{}, {}, {} tokens, {}",
+        format::count(workers as u64, "worker"),
+        format::count(session.usage.tool_uses, "tool"),
+        format::tokens(session.usage.total_tokens()),
+        format::duration(ms)
+    )
+}

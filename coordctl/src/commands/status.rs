@@ -1,0 +1,200 @@
+//! `coordctl status`: the daemon and its sessions, or one session with its agents.
+
+use crate::context::Context;
+use crate::error::Exit;
+use crate::push;
+use crate::table::Table;
+use crate::terminal::{Paint, line};
+use crate::{expect, format, output, words};
+use proto::agent::Role;
+use proto::request::Request;
+use proto::view::{AgentView, DaemonView, SessionView};
+
+/// Show the daemon and all sessions, or one session with its agents.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl status dates")]
+pub(crate) struct Args {
+    /// The session to show, by name, id or beginning of an id.
+    session: Option<String>,
+}
+
+/// Phases in the order of a job; what was started without one comes last.
+const PHASES: [&str; 5] = ["research", "synthesis", "implementation", "verification", ""];
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    match &args.session {
+        Some(session) => one(context, session),
+        None => all(context),
+    }
+}
+
+fn one(context: &mut Context, session: &str) -> anyhow::Result<Exit> {
+    let response = context.call(Request::SessionShow { session: session.to_owned() })?;
+    output::respond(context, &response, || {
+        expect!(&response, SessionDetail { session, agents });
+        output::print(&heading(context, session))?;
+        Ok(output::table(&agent_table(agents, format::now_ms()))?)
+    })?;
+    Ok(Exit::Done)
+}
+
+fn all(context: &mut Context) -> anyhow::Result<Exit> {
+    let daemon_response = context.call(Request::DaemonStatus {})?;
+    let sessions_response = context.call(Request::SessionList {})?;
+    if context.json {
+        // Both responses as they are, in one document.
+        let mut both = serde_json::to_value(&daemon_response)?;
+        let sessions = serde_json::to_value(&sessions_response)?;
+        if let (Some(both), serde_json::Value::Object(sessions)) = (both.as_object_mut(), sessions)
+        {
+            both.extend(sessions);
+        }
+        output::json(&both)?;
+        return Ok(Exit::Done);
+    }
+    expect!(&daemon_response, Daemon { daemon });
+    expect!(&sessions_response, Sessions { sessions });
+    output::print(&daemon_text(daemon, format::now_ms()))?;
+    if !sessions.is_empty() {
+        output::print("\n")?;
+        output::table(&super::ls::table(sessions, format::now_ms()))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The daemon in a few lines.
+pub(crate) fn daemon_text(it: &DaemonView, now_ms: u64) -> String {
+    let mut text = format!(
+        "coordd {} (pid {}{}), up {}\nsocket {}\nstate  {}\n{}, {} with a process, {}\n",
+        line(&it.version),
+        it.pid,
+        if it.under_systemd { ", under systemd" } else { "" },
+        format::duration(now_ms.saturating_sub(it.started_ms)),
+        line(&it.socket),
+        line(&it.state_dir),
+        format::count(u64::from(it.sessions), "session"),
+        format::count(u64::from(it.agents_running), "agent"),
+        format::count(u64::from(it.peers), "connection"),
+    );
+    for degraded in &it.degraded {
+        push!(text, "warning: {}\n", line(degraded));
+    }
+    text
+}
+
+fn heading(context: &Context, it: &SessionView) -> String {
+    let mut text = format!(
+        "{}  {}  {}  {} mode  {}\nfolder     {}\n",
+        context.style.paint(Paint::Strong, &line(&it.name)),
+        line(&it.id),
+        words::session_state(it.state),
+        words::mode(it.mode),
+        words::model(&it.model),
+        line(&it.cwd)
+    );
+    if let Some(path) = &it.scratchpad {
+        push!(text, "scratchpad {}\n", line(path));
+    }
+    if let Some(team) = &it.team {
+        push!(text, "team       {}\n", line(team));
+    }
+    if it.questions > 0 {
+        let count = format::count(u64::from(it.questions), "open question");
+        let text_end = format!("{count}: `coordctl permit ls {}` shows them\n", line(&it.name));
+        text.push_str(&context.style.paint(Paint::Warn, &text_end));
+    }
+    if let Some(summary) = it.output.as_ref().and_then(|it| it.get("summary")?.as_str()) {
+        push!(text, "result     {}\n", line(summary));
+    }
+    text.push('\n');
+    text
+}
+
+/// The lead, then workers by phase.
+fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
+    let heading =
+        ["AGENT", "PHASE", "STATE", "TIME", "TOKENS", "RUNS", "MAIL", "LAST RUN, OR TASK"];
+    let mut table = Table::new(&heading);
+    let (leads, workers): (Vec<_>, Vec<_>) = agents.iter().partition(|it| it.role != Role::Worker);
+    for lead in leads {
+        table.row(row(lead, now_ms));
+    }
+    let phase_at = |phase: &str| PHASES.iter().position(|it| *it == phase).unwrap_or(PHASES.len());
+    let mut sorted = workers;
+    sorted.sort_by_key(|it| phase_at(&it.phase));
+    for worker in sorted {
+        table.row(row(worker, now_ms));
+    }
+    table
+}
+
+fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
+    let elapsed = it.run_started_ms.map(|started| now_ms.saturating_sub(started));
+    // What an open run has used is not yet in the sum of those that ended.
+    let open = it.activity.as_ref().filter(|_| it.run_started_ms.is_some());
+    let tokens = it.usage.total_tokens() + open.map_or(0, |it| it.usage.total_tokens());
+    [
+        it.name.clone(),
+        if it.role == Role::Worker { it.phase.clone() } else { "lead".to_owned() },
+        words::doing(it),
+        elapsed.map(format::duration).unwrap_or_default(),
+        format::tokens(tokens),
+        it.runs.to_string(),
+        it.mail.to_string(),
+        it.last.as_ref().map_or_else(|| it.description.clone(), words::last_run),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::roster::tests::agent;
+    use proto::notification::RunStatus;
+    use proto::view::{AgentState, LastRun};
+
+    #[test]
+    fn w11_agents_are_grouped_by_phase_with_the_lead_first() {
+        let lead = agent("a0", "lead", Role::Coordinator, AgentState::Idle);
+        let mut check = agent("a1", "check", Role::Worker, AgentState::Running);
+        check.phase = "verification".into();
+        let mut look = agent("a2", "look", Role::Worker, AgentState::Stopped);
+        look.runs = 1;
+        look.last = Some(LastRun {
+            status: RunStatus::Failed,
+            class: Some(proto::notification::FailureClass::Fatal),
+            reason: "401".into(),
+            result: String::new(),
+            ended_ms: 0,
+            thin: false,
+        });
+        let text = agent_table(&[check, lead, look], 13_000).render(None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "lead   lead          idle           0       0     0");
+        assert_eq!(
+            lines[2],
+            "look   research      stopped        0       1     0     failed (fatal): 401"
+        );
+        assert_eq!(lines[3], "check  verification  running  12s   0       0     0");
+    }
+
+    #[test]
+    fn the_daemon_in_a_few_lines() {
+        let it = DaemonView {
+            version: "0.1.0".into(),
+            pid: 7,
+            started_ms: 0,
+            socket: "/run/s".into(),
+            state_dir: "/s".into(),
+            sessions: 1,
+            agents_running: 2,
+            peers: 1,
+            degraded: vec!["the disk is nearly full".into()],
+            under_systemd: true,
+        };
+        assert_eq!(
+            daemon_text(&it, 61_000),
+            "coordd 0.1.0 (pid 7, under systemd), up 1m01s\nsocket /run/s\nstate  /s\n\
+             1 session, 2 agents with a process, 1 connection\nwarning: the disk is nearly full\n"
+        );
+    }
+}

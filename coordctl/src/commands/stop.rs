@@ -1,0 +1,50 @@
+//! `coordctl stop`: a whole session, or one agent.
+
+use crate::context::Context;
+use crate::error::Exit;
+use crate::{expect, format, output};
+use proto::error::ErrorCode;
+use proto::request::Request;
+
+/// Stop a session, or the run of one agent; both can go on later.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl stop dates/research-a")]
+pub(crate) struct Args {
+    /// SESSION, or SESSION/AGENT.
+    what: String,
+}
+
+pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
+    let agent = Request::AgentStop { agent: args.what.clone() };
+    let response = if args.what.contains('/') {
+        context.call(agent)?
+    } else {
+        let session = Request::SessionStop { session: args.what };
+        match context.call_or_denied(session)? {
+            Ok(response) => response,
+            Err(body) if body.code == ErrorCode::NotFound => match context.call_or_denied(agent)? {
+                Ok(response) => response,
+                // Of two refusals, the one about the session lists what there is.
+                Err(second) if second.code == ErrorCode::NotFound => {
+                    return Err(crate::error::Failure::from(body).into());
+                }
+                Err(second) => return Err(crate::error::Failure::from(second).into()),
+            },
+            Err(body) => return Err(crate::error::Failure::from(body).into()),
+        }
+    };
+    output::respond(context, &response, || {
+        expect!(&response, Stopped { agents, bounced });
+        if agents.is_empty() {
+            output::say("nothing was running")?;
+        } else {
+            output::say(&format!("stopped {}", agents.join(", ")))?;
+        }
+        if *bounced > 0 {
+            let count = format::count(u64::from(*bounced), "message");
+            output::note(&format!("{count} went back undelivered"));
+        }
+        Ok(())
+    })?;
+    Ok(Exit::Done)
+}

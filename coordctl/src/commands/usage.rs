@@ -1,0 +1,78 @@
+//! `coordctl usage`: what was used.
+
+use crate::context::Context;
+use crate::error::Exit;
+use crate::table::Table;
+use crate::{expect, format, output};
+use proto::notification::Usage;
+use proto::request::Request;
+use proto::response::UsageRow;
+
+/// Show tokens, tool calls and time by session and agent.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl usage dates")]
+pub(crate) struct Args {
+    /// The session; all when left out.
+    session: Option<String>,
+}
+
+pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
+    let response = context.call(Request::Usage { session: args.session.unwrap_or_default() })?;
+    output::respond(context, &response, || {
+        expect!(&response, Usage { rows, total });
+        Ok(output::table(&table(rows, total))?)
+    })?;
+    Ok(Exit::Done)
+}
+
+fn table(rows: &[UsageRow], total: &Usage) -> Table {
+    let heading = [
+        "SESSION",
+        "AGENT",
+        "RUNS",
+        "INPUT",
+        "OUTPUT",
+        "CACHE READ",
+        "CACHE WRITE",
+        "TOOLS",
+        "TIME",
+    ];
+    let mut table = Table::new(&heading);
+    for row in rows {
+        table.row(cells(&row.session, &row.agent, Some(row.runs), &row.usage));
+    }
+    table.row(cells("all", "", None, total));
+    table
+}
+
+fn cells(session: &str, agent: &str, runs: Option<u32>, it: &Usage) -> [String; 9] {
+    [
+        session.to_owned(),
+        agent.to_owned(),
+        runs.map(|n| n.to_string()).unwrap_or_default(),
+        format::tokens(it.input_tokens),
+        format::tokens(it.output_tokens),
+        format::tokens(it.cache_read_tokens),
+        format::tokens(it.cache_write_tokens),
+        it.tool_uses.to_string(),
+        format::duration(it.duration_ms),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_their_sum() {
+        let usage =
+            Usage { input_tokens: 1_500, tool_uses: 2, duration_ms: 900, ..Usage::default() };
+        let row = UsageRow { session: "s".into(), agent: "w".into(), runs: 1, usage };
+        assert_eq!(
+            table(&[row], &usage).render(None),
+            "SESSION  AGENT  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOOLS  TIME\n\
+             s        w      1     1.5k   0       0           0            2      0.9s\n\
+             all                   1.5k   0       0           0            2      0.9s\n"
+        );
+    }
+}

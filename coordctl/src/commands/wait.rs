@@ -1,0 +1,162 @@
+//! `coordctl wait`: until a session is idle, or a message has arrived.
+
+use crate::client::{ClientError, Pushed};
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::terminal::line;
+use crate::{expect, live, output, words};
+use proto::error::ErrorCode;
+use proto::message::{MessageState, Receipt};
+use proto::request::Request;
+use proto::response::Response;
+use std::time::{Duration, Instant};
+
+/// Events may be lost; the daemon is asked again at least so often.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
+/// Wait until a session is idle, or a message is in its receiver's conversation.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl wait dates --timeout 600\n\n\
+                        Exit codes: 0 idle or consumed, 1 not within the time, or the message came back.")]
+pub(crate) struct Args {
+    /// A session, or a message's id as in m12.
+    what: String,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+}
+
+pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    let timeout = args.timeout.map(Duration::from_secs);
+    if is_message(&args.what) {
+        let request = Request::Receipt { message: args.what.clone() };
+        match context.call_or_denied(request)? {
+            Ok(_) => return message(context, &args.what, timeout),
+            Err(body) if body.code == ErrorCode::NotFound => {
+                // A session may have such a name.
+                let session = Request::SessionShow { session: args.what.clone() };
+                if context.call_or_denied(session)?.is_err() {
+                    return Err(Failure::from(body).into());
+                }
+            }
+            Err(body) => return Err(Failure::from(body).into()),
+        }
+    }
+    session(context, &args.what, timeout)
+}
+
+fn is_message(text: &str) -> bool {
+    text.strip_prefix('m')
+        .is_some_and(|it| !it.is_empty() && it.bytes().all(|c| c.is_ascii_digit()))
+}
+
+fn session(context: &mut Context, name: &str, timeout: Option<Duration>) -> anyhow::Result<Exit> {
+    let (view, _) = live::show(context, name)?;
+    let mut asked = 0;
+    let found = until(context, &view.id, timeout, |context| {
+        let response = context.call(Request::SessionShow { session: view.id.clone() })?;
+        let (session, agents) = live::detail(response.clone())?;
+        if session.questions > asked {
+            output::note(&format!(
+                "{} asks something: `coordctl permit ls {0}` shows it",
+                line(&session.name)
+            ));
+        }
+        asked = session.questions;
+        Ok(live::is_quiet(&session, &agents).then_some(response))
+    })?;
+    let Some(response) = found else { return Ok(timed_out(name, "still at work")) };
+    output::respond(context, &response, || {
+        let (session, agents) = live::detail(response.clone())?;
+        let lead = agents.iter().find(|it| it.id == session.lead);
+        let last = lead.and_then(|it| it.last.as_ref()).map(words::last_run);
+        let last = last.map(|it| format!("; its lead's last run {it}")).unwrap_or_default();
+        Ok(output::say(&format!("{} is idle{last}", line(&session.name)))?)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Waits for a message's end and says how it ended.
+pub(crate) fn message(
+    context: &mut Context,
+    id: &str,
+    timeout: Option<Duration>,
+) -> anyhow::Result<Exit> {
+    let found = until(context, "", timeout, |context| {
+        let response = context.call(Request::Receipt { message: id.to_owned() })?;
+        expect!(&response, Receipt { receipt });
+        Ok((receipt.state >= MessageState::Consumed).then_some(response))
+    })?;
+    let Some(response) = found else { return Ok(timed_out(id, "not consumed yet")) };
+    expect!(&response, Receipt { receipt });
+    output::respond(context, &response, || Ok(output::say(&text(receipt))?))?;
+    Ok(if receipt.state == MessageState::Consumed { Exit::Done } else { Exit::Failed })
+}
+
+fn text(it: &Receipt) -> String {
+    let reason =
+        if it.reason.is_empty() { String::new() } else { format!(": {}", line(&it.reason)) };
+    format!("{} to {} {}{reason}", line(&it.id), line(&it.to), words::message_state(it.state))
+}
+
+fn timed_out(what: &str, state: &str) -> Exit {
+    output::note(&format!("{} is {state} when the time is over", line(what)));
+    Exit::Failed
+}
+
+/// Asks `check` now and after each event, until it has something or the time is over.
+fn until(
+    context: &mut Context,
+    session: &str,
+    timeout: Option<Duration>,
+    mut check: impl FnMut(&mut Context) -> Result<Option<Response>, Failure>,
+) -> Result<Option<Response>, Failure> {
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        // The subscription comes first, so that nothing falls between it and the first look.
+        let request = Request::Subscribe { session: session.to_owned(), after: None };
+        let (mut client, _) = context.open(request)?;
+        loop {
+            if let Some(response) = check(context)? {
+                return Ok(Some(response));
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            let wait = left.map_or(ASK_EVERY, |left| left.min(ASK_EVERY));
+            match client.next_pushed(Some(wait)) {
+                Ok(Pushed::Event(_) | Pushed::Quiet) => {}
+                Ok(Pushed::Closing(_)) | Err(ClientError::Lost) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_from_sessions() {
+        assert!(is_message("m12"));
+        assert!(!is_message("m") && !is_message("m12x") && !is_message("main"));
+    }
+
+    #[test]
+    fn m11_a_receipt_in_words() {
+        let it = Receipt {
+            id: "m7".into(),
+            from: "user".into(),
+            to: "w".into(),
+            state: MessageState::Bounced,
+            accepted_ms: 0,
+            delivered_ms: None,
+            ended_ms: Some(1),
+            ahead: 0,
+            reason: "w was stopped\u{1b}[2J".into(),
+        };
+        assert_eq!(text(&it), "m7 to w bounced: w was stopped");
+    }
+}

@@ -1,0 +1,114 @@
+//! The user's `~/.config/coordd/config.toml`.
+
+use crate::error::Failure;
+use proto::agent::Permissions;
+use serde::Deserialize;
+use std::path::Path;
+
+/// All settings have a default, so that no file is as good as an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// As `--model` takes it.
+    pub(crate) model: Option<String>,
+    /// Names of variables that agents get besides the usual ones.
+    pub(crate) env_allow: Vec<String>,
+    /// Workers running at once.
+    pub(crate) workers: Option<u32>,
+    /// Model calls in one run of a worker.
+    pub(crate) max_turns: Option<u32>,
+    /// Seconds of one run of a worker.
+    pub(crate) run_s: Option<u32>,
+    /// Whether sessions have a scratchpad (S-2).
+    pub(crate) scratchpad: Option<bool>,
+    pub(crate) anthropic: Endpoint,
+    pub(crate) openai: Endpoint,
+    pub(crate) permissions: Rules,
+    /// Settings of the daemon itself, which reads and checks them.
+    #[serde(rename = "daemon")]
+    _daemon: toml::Table,
+}
+
+/// Where a provider is.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Endpoint {
+    pub(crate) base_url: Option<String>,
+}
+
+/// What needs no approval, what does, and what is refused.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Rules {
+    mode: String,
+    allow: Vec<String>,
+    ask: Vec<String>,
+    deny: Vec<String>,
+}
+
+impl Config {
+    /// The file's settings; those that are not there have their defaults.
+    pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", path.display());
+                return Err(Failure::usage(message).hint("make it readable, or remove it"));
+            }
+        };
+        Self::parse(&text).map_err(|error| {
+            let message =
+                format!("{} is not valid: {}", path.display(), error.to_string().trim_end());
+            Failure::usage(message).hint("mend that line; README.md lists the settings")
+        })
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    pub(crate) fn permissions(&self) -> Permissions {
+        let Rules { mode, allow, ask, deny } = self.permissions.clone();
+        Permissions { mode, allow, ask, deny }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_read() {
+        let config = Config::parse(
+            "model = \"claude-x\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
+             scratchpad = false\n[openai]\nbase_url = \"http://o\"\n[anthropic]\nbase_url = \"http://a\"\n\
+             [permissions]\nmode = \"plan\"\nallow = [\"Bash(make *)\"]\nask = [\"Bash\"]\ndeny = [\"Read(.env)\"]\n\
+             [daemon]\nanything = 1\n",
+        )
+        .unwrap();
+        assert_eq!(config.workers, Some(4));
+        assert_eq!(config.scratchpad, Some(false));
+        assert_eq!(config.anthropic.base_url.as_deref(), Some("http://a"));
+        let rules = config.permissions();
+        assert_eq!((rules.mode.as_str(), rules.allow.len()), ("plan", 1));
+        assert_eq!(rules.deny, ["Read(.env)"]);
+    }
+
+    #[test]
+    fn an_unknown_setting_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "workers = 2\nmodle = \"x\"\n").unwrap();
+        let error = Config::load(&path).unwrap_err();
+        assert!(error.message.contains("modle") && error.message.contains("line 2"), "{error}");
+        assert_eq!(error.exit, crate::error::Exit::Usage);
+    }
+
+    #[test]
+    fn no_file_is_an_empty_one() {
+        assert_eq!(Config::load(Path::new("/nonexistent/config.toml")).unwrap(), Config::default());
+    }
+}

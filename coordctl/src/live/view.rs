@@ -1,0 +1,290 @@
+//! Events of one session as lines. Pure: text goes in and out, and nothing is written here.
+
+use super::roster::Roster;
+use super::transcript::{self, Detail};
+use crate::push;
+use crate::terminal::{Filter, Paint, Style, clean, line};
+use crate::words;
+use proto::entry::{Entry, Origin, What};
+use proto::event::{Event, Numbered};
+use proto::notification::Notification;
+use proto::view::{AgentState, PermissionView, SessionView};
+use std::collections::BTreeMap;
+
+/// What is kept to show a session.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) roster: Roster,
+    /// Open questions, oldest first.
+    pub(crate) questions: Vec<PermissionView>,
+    style: Style,
+    /// Whether the user answers questions here.
+    pub(crate) answers: bool,
+    /// Whether answers are shown while they are written.
+    streams: bool,
+    session: String,
+    lead: String,
+    /// The one agent that is shown; empty for the lead among its workers.
+    agent: String,
+    /// The last entry shown of each agent, so that a second time is left out.
+    seen: BTreeMap<String, u64>,
+    /// Ends of runs that were shown before they came into the lead's conversation.
+    told: BTreeMap<String, u32>,
+    open: Option<Open>,
+}
+
+/// An answer that is being written.
+#[derive(Debug)]
+struct Open {
+    who: String,
+    filter: Filter,
+    /// All of it so far, as it came.
+    text: String,
+    /// Whether something else was printed since.
+    is_broken: bool,
+}
+
+impl View {
+    pub(crate) fn new(style: Style, streams: bool, session: &SessionView, agent: &str) -> Self {
+        Self {
+            answers: false,
+            roster: Roster::default(),
+            questions: Vec::new(),
+            style,
+            streams,
+            session: line(&session.name),
+            lead: session.lead.clone(),
+            agent: agent.to_owned(),
+            seen: BTreeMap::new(),
+            told: BTreeMap::new(),
+            open: None,
+        }
+    }
+
+    /// What an event adds to the view.
+    pub(crate) fn event(&mut self, numbered: &Numbered, now_ms: u64) -> String {
+        if let Event::Delta { agent, text } = &numbered.event {
+            return self.delta(agent, text);
+        }
+        if let Event::Entry { agent, name, entry } = &numbered.event {
+            return self.entry(agent, name, entry);
+        }
+        let text = self.other(&numbered.event, now_ms);
+        self.interrupting(text)
+    }
+
+    /// Takes over the open questions, and says those that are new.
+    pub(crate) fn ask(&mut self, questions: Vec<PermissionView>) -> String {
+        let known: Vec<String> = self.questions.iter().map(|it| it.id.clone()).collect();
+        let new = questions.iter().filter(|it| !known.contains(&it.id));
+        let text = new.map(|it| self.question(it)).collect();
+        self.questions = questions;
+        self.interrupting(text)
+    }
+
+    /// Who is still at work, when nothing has been heard for a while.
+    pub(crate) fn reminder(&mut self, now_ms: u64) -> String {
+        let mut text = self.roster.working(now_ms, self.style);
+        for question in &self.questions {
+            text.push_str(&self.question(question));
+        }
+        self.interrupting(text)
+    }
+
+    /// Everyone, for `/status`.
+    pub(crate) fn status(&self, now_ms: u64) -> String {
+        self.roster.all(now_ms, self.style)
+    }
+
+    fn other(&mut self, event: &Event, now_ms: u64) -> String {
+        match event {
+            Event::AgentCreated { agent } => {
+                self.roster.put(agent);
+                self.roster.news(&agent.id, now_ms, self.style)
+            }
+            Event::AgentChanged { agent, state, reason, name } => {
+                self.roster.changed(agent, *state, now_ms);
+                let mut text = self.roster.news(agent, now_ms, self.style);
+                if !reason.is_empty() {
+                    text.push_str(
+                        &self.aside(Paint::Faint, &format!("{}: {}", line(name), line(reason))),
+                    );
+                }
+                text
+            }
+            Event::Activity { agent, activity, .. } => {
+                self.roster.activity(agent, activity, now_ms);
+                self.roster.news(agent, now_ms, self.style)
+            }
+            Event::RunEnded { name, notification, thin } => {
+                self.run_ended(name, notification, *thin)
+            }
+            Event::PermissionAsked { permission } => {
+                let text = self.question(permission);
+                self.questions.push(permission.clone());
+                text
+            }
+            Event::PermissionAnswered { id, allowed } => {
+                self.questions.retain(|it| it.id != *id);
+                let answer = if *allowed { "allowed" } else { "denied" };
+                self.aside(Paint::Faint, &format!("{} {answer}", line(id)))
+            }
+            Event::SessionChanged { state } => {
+                let state = words::session_state(*state);
+                self.aside(Paint::Warn, &format!("the session is {state}"))
+            }
+            Event::ModeSwitched { from, to } => self.aside(
+                Paint::Warn,
+                &format!(
+                    "the environment asks for {} mode; this session goes on in its own, {}",
+                    words::mode(*from),
+                    words::mode(*to)
+                ),
+            ),
+            Event::Warning { text } => self.aside(Paint::Warn, &format!("warning: {}", line(text))),
+            Event::Gap { missed } => {
+                let missed = missed.map_or_else(|| "some".to_owned(), |n| n.to_string());
+                self.aside(Paint::Warn, &format!("{missed} events were left out here"))
+            }
+            Event::TeamChanged { .. }
+            | Event::TeamDeleted { .. }
+            | Event::TaskChanged { .. }
+            | Event::MessageChanged { .. }
+            | Event::Output { .. }
+            | Event::SessionCreated { .. }
+            | Event::SessionRemoved {}
+            | Event::CaughtUp {}
+            | Event::Entry { .. }
+            | Event::Delta { .. } => String::new(),
+        }
+    }
+
+    fn run_ended(&mut self, name: &str, it: &Notification, thin: bool) -> String {
+        if self.roster.is_lead(&it.task_id) || it.task_id == self.lead {
+            self.roster.changed(&it.task_id, AgentState::Idle, 0);
+            return String::new();
+        }
+        self.roster.changed(&it.task_id, AgentState::Stopped, 0);
+        if !self.agent.is_empty() {
+            return String::new();
+        }
+        *self.told.entry(it.task_id.clone()).or_default() += 1;
+        transcript::notification(name, it, thin, self.style)
+    }
+
+    fn question(&self, it: &PermissionView) -> String {
+        let head = format!("? {} asks: {}", line(&it.agent), words::question(&it.question));
+        let mut text = format!("{}\n", self.style.paint(Paint::Warn, &head));
+        let reason = line(&it.question.reason);
+        if !reason.is_empty() {
+            push!(text, "  {reason}\n");
+        }
+        let id = line(&it.id);
+        let how = if self.answers {
+            "y(es), n(o) or a(lways) answers it".to_owned()
+        } else {
+            format!("coordctl permit allow {id} [--always], or coordctl permit deny {id}")
+        };
+        text.push_str(&self.aside(Paint::Faint, &how));
+        text
+    }
+
+    fn aside(&self, paint: Paint, text: &str) -> String {
+        format!("  {}\n", self.style.paint(paint, text))
+    }
+
+    fn is_shown(&self, agent: &str, name: &str) -> bool {
+        if self.agent.is_empty() {
+            agent == self.lead || self.roster.is_lead(agent)
+        } else {
+            agent == self.agent || name == self.agent
+        }
+    }
+
+    fn entry(&mut self, agent: &str, name: &str, entry: &Entry) -> String {
+        let last = self.seen.entry(agent.to_owned()).or_default();
+        if entry.seq <= *last {
+            return String::new();
+        }
+        *last = entry.seq;
+        if !self.is_shown(agent, name) {
+            return String::new();
+        }
+        if let What::Text { text } = &entry.what
+            && let Some(open) = self.open.take_if(|open| open.text == *text)
+        {
+            // It has been shown while it was written.
+            return if open.is_broken { String::new() } else { "\n".to_owned() };
+        }
+        if let What::Input { origin: Origin::Notification { notification }, .. } = &entry.what
+            && let Some(count) =
+                self.told.get_mut(&notification.task_id).filter(|count| **count > 0)
+        {
+            *count -= 1;
+            return String::new();
+        }
+        let detail = if self.agent.is_empty() { Detail::Talk } else { Detail::Full };
+        let name_of = |id: &str| self.roster.name(id);
+        let text = transcript::entry(entry, name, detail, self.style, &name_of);
+        let text = self.interrupting(text);
+        if matches!(entry.what, What::Text { .. }) {
+            self.open = None;
+        }
+        text
+    }
+
+    fn delta(&mut self, agent: &str, piece: &str) -> String {
+        let name = self.roster.name(agent);
+        if !self.streams || piece.is_empty() || !self.is_shown(agent, &name) {
+            return String::new();
+        }
+        let style = self.style;
+        let mut out = String::new();
+        let open = self.open.get_or_insert_with(|| {
+            out = transcript::mark(&name, Paint::Who, style);
+            Open {
+                who: name.clone(),
+                filter: Filter::default(),
+                text: String::new(),
+                is_broken: false,
+            }
+        });
+        if std::mem::take(&mut open.is_broken) {
+            out = transcript::mark(&open.who, Paint::Who, style);
+        }
+        open.text.push_str(piece);
+        let indent = format!("\n{}", " ".repeat(transcript::indent(&open.who)));
+        out.push_str(&open.filter.feed(piece).replace('\n', &indent));
+        out
+    }
+
+    /// Ends the line of an answer that is being written, before something else is said.
+    fn interrupting(&mut self, text: String) -> String {
+        match &mut self.open {
+            Some(open) if !text.is_empty() && !open.is_broken => {
+                open.is_broken = true;
+                format!("\n{text}")
+            }
+            _ => text,
+        }
+    }
+
+    /// The head of an attached session.
+    pub(crate) fn heading(&self, session: &SessionView) -> String {
+        let name = self.style.paint(Paint::Strong, &self.session);
+        let mut text = format!(
+            "session {name}  {} mode  {}  {}\n",
+            words::mode(session.mode),
+            words::model(&session.model),
+            clean(&session.cwd).replace('\n', " ")
+        );
+        if let Some(path) = &session.scratchpad {
+            text.push_str(&self.aside(Paint::Faint, &format!("scratchpad {}", line(path))));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

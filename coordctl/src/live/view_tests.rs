@@ -1,0 +1,183 @@
+use super::super::roster::tests::agent;
+use super::*;
+use proto::agent::{Mode, Model, Provider, Role};
+use proto::notification::{RunStatus, Usage};
+use proto::view::SessionState;
+
+fn session() -> SessionView {
+    SessionView {
+        id: "0f".into(),
+        name: "dates".into(),
+        mode: Mode::Coordinator,
+        cwd: "/w".into(),
+        state: SessionState::Live,
+        created_ms: 0,
+        lead: "a0".into(),
+        model: Model {
+            provider: Provider::Rehearsal,
+            name: String::new(),
+            base_url: None,
+            rehearsal_file: None,
+        },
+        scratchpad: Some("/t/s".into()),
+        team: None,
+        running: 1,
+        waiting: 0,
+        agents: 2,
+        questions: 0,
+        usage: Usage::default(),
+        output: None,
+    }
+}
+
+fn view(streams: bool) -> View {
+    let mut view = View::new(Style::default(), streams, &session(), "");
+    view.roster.put(&agent("a0", "lead", Role::Coordinator, AgentState::Running));
+    view.roster.put(&agent("a1", "w", Role::Worker, AgentState::Starting));
+    view
+}
+
+fn at(event: Event) -> Numbered {
+    Numbered { seq: 1, at_ms: 0, session: "0f".into(), event }
+}
+
+fn said(seq: u64, text: &str) -> Event {
+    let entry = Entry { seq, at_ms: 0, run: 1, what: What::Text { text: text.into() } };
+    Event::Entry { agent: "a0".into(), name: "lead".into(), entry }
+}
+
+fn piece(text: &str) -> Event {
+    Event::Delta { agent: "a0".into(), text: text.into() }
+}
+
+fn done() -> Notification {
+    Notification {
+        task_id: "a1".into(),
+        status: RunStatus::Completed,
+        summary: String::new(),
+        result: "ok".into(),
+        usage: Usage::default(),
+    }
+}
+
+#[test]
+fn l2_what_was_shown_is_not_shown_again_after_reattaching() {
+    let mut view = view(false);
+    assert_eq!(view.event(&at(said(1, "one")), 0), "lead › one\n");
+    assert_eq!(view.event(&at(said(1, "one")), 0), "");
+    assert_eq!(view.event(&at(said(2, "two")), 0), "lead › two\n");
+}
+
+#[test]
+fn an_answer_is_shown_while_it_is_written_and_once() {
+    let mut view = view(true);
+    let mut shown = view.event(&at(piece("on\u{1b}[2")), 0);
+    shown += &view.event(&at(piece("Je\ntwo")), 0);
+    shown += &view.event(&at(said(1, "on\u{1b}[2Je\ntwo")), 0);
+    assert_eq!(shown, "lead › one\n       two\n");
+}
+
+#[test]
+fn other_lines_break_into_an_answer_without_mixing_with_it() {
+    let mut view = view(true);
+    let mut shown = view.event(&at(piece("one ")), 0);
+    shown += &view.event(&at(Event::Warning { text: "disk".into() }), 0);
+    shown += &view.event(&at(piece("two")), 0);
+    shown += &view.event(&at(said(1, "one two")), 0);
+    assert_eq!(shown, "lead › one \n  warning: disk\nlead › two\n");
+}
+
+#[test]
+fn n2_the_end_of_a_run_is_shown_once() {
+    let mut view = view(false);
+    let ended = Event::RunEnded { name: "w".into(), notification: done(), thin: true };
+    let shown = view.event(&at(ended), 0);
+    assert!(
+        shown.starts_with("✓ w completed (0 tools, 0 tokens, 0.0s; thin: doubt what it found)\n"),
+        "{shown}"
+    );
+    let input = |seq| Event::Entry {
+        agent: "a0".into(),
+        name: "lead".into(),
+        entry: Entry {
+            seq,
+            at_ms: 0,
+            run: 2,
+            what: What::Input {
+                origin: Origin::Notification { notification: done() },
+                message: None,
+                text: "<task-notification>".into(),
+            },
+        },
+    };
+    assert_eq!(view.event(&at(input(1)), 0), "");
+    // A second run, of which only the conversation tells.
+    assert!(view.event(&at(input(2)), 0).starts_with("✓ w completed"));
+}
+
+#[test]
+fn the_lead_among_its_workers_is_spared_their_entries() {
+    let mut view = view(false);
+    let entry = Entry { seq: 1, at_ms: 0, run: 1, what: What::Text { text: "x".into() } };
+    let event = Event::Entry { agent: "a1".into(), name: "w".into(), entry };
+    assert_eq!(view.event(&at(event), 0), "");
+}
+
+#[test]
+fn w3_a_question_says_how_it_is_answered_and_goes_when_it_is() {
+    let mut view = view(false);
+    let permission = PermissionView {
+        id: "p3".into(),
+        session: "0f".into(),
+        agent: "w".into(),
+        cwd: "/w".into(),
+        question: proto::agent::Question {
+            tool: "Bash".into(),
+            input: proto::json::Json(serde_json::json!({"command": "rm -r x"})),
+            reason: "not allowed by a rule".into(),
+            rule: "Bash(rm *)".into(),
+        },
+        asked_ms: 0,
+        allowed: None,
+    };
+    let shown = view.event(&at(Event::PermissionAsked { permission: permission.clone() }), 0);
+    assert!(shown.starts_with("? w asks: Bash rm -r x\n  not allowed by a rule\n"), "{shown}");
+    assert!(shown.contains("coordctl permit allow p3"));
+    assert_eq!(view.ask(vec![permission]), "", "it is known");
+    let shown = view.event(&at(Event::PermissionAnswered { id: "p3".into(), allowed: false }), 0);
+    assert_eq!(shown, "  p3 denied\n");
+    assert!(view.questions.is_empty());
+}
+
+#[test]
+fn a_gap_is_said() {
+    let shown = view(false).event(&at(Event::Gap { missed: Some(7) }), 0);
+    assert_eq!(shown, "  7 events were left out here\n");
+}
+
+#[test]
+fn the_heading_tells_mode_model_and_place() {
+    let shown = view(false).heading(&session());
+    assert_eq!(
+        shown,
+        "session dates  coordinator mode  rehearsal (scripted)  /w\n  scratchpad /t/s\n"
+    );
+}
+
+#[test]
+fn quiet_means_that_nothing_is_on_its_way() {
+    let lead = agent("a0", "lead", Role::Coordinator, AgentState::Idle);
+    let mut worker = agent("a1", "w", Role::Worker, AgentState::Stopped);
+    let mut session = session();
+    let quiet = crate::live::is_quiet;
+    assert!(quiet(&session, &[lead.clone(), worker.clone()]));
+    worker.mail = 1;
+    assert!(!quiet(&session, &[lead.clone(), worker.clone()]));
+    worker.mail = 0;
+    worker.state = AgentState::Waiting;
+    assert!(!quiet(&session, &[lead.clone(), worker.clone()]));
+    session.questions = 1;
+    assert!(!quiet(&session, std::slice::from_ref(&lead)));
+    session.state = SessionState::Stopped;
+    assert!(quiet(&session, &[lead]));
+}

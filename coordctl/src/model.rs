@@ -1,0 +1,202 @@
+//! Which model a session uses: the command line, else the configuration, else the environment.
+
+use crate::config::Config;
+use crate::error::Failure;
+use crate::paths::Vars;
+use proto::agent::{Model, Provider};
+use std::path::{Path, PathBuf};
+
+/// What is used when there is a key and no model is named.
+const ANTHROPIC_DEFAULT: &str = "claude-sonnet-4-5";
+/// The longest script that is read here only to see whether it parses, 4 MiB.
+const SCRIPT_LEN_MAX: u64 = 4 << 20;
+
+/// The model to use, or what to do to have one.
+pub(crate) fn resolve(
+    flag: Option<&str>,
+    config: &Config,
+    vars: &Vars,
+    cwd: &Path,
+) -> Result<Model, Failure> {
+    let var = |name: &str| vars.get(name).map(|it| it.trim()).filter(|it| !it.is_empty());
+    let named = flag.map(str::trim).or(config.model.as_deref()).or_else(|| var("COORDD_MODEL"));
+    if let Some(text) = named {
+        return parse(text, config, cwd);
+    }
+    let has = |names: &[&str]| names.iter().any(|name| var(name).is_some());
+    if has(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"]) {
+        let name = var("ANTHROPIC_MODEL").unwrap_or(ANTHROPIC_DEFAULT);
+        return Ok(anthropic(name, config));
+    }
+    if has(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]) {
+        return match var("OPENAI_MODEL") {
+            Some(name) => Ok(openai(name, config)),
+            None => Err(Failure::usage(
+                "there is a key or an address for OpenAI, and no model is named",
+            )
+            .hint("set OPENAI_MODEL, or give --model openai:NAME")),
+        };
+    }
+    Err(none())
+}
+
+fn none() -> Failure {
+    Failure::usage("no model is configured").hint(
+        "configure one in any of three ways:\n\
+         \x20 - give --model anthropic:NAME or --model openai:NAME\n\
+         \x20 - write  model = \"anthropic:NAME\"  into ~/.config/coordd/config.toml\n\
+         \x20 - set ANTHROPIC_API_KEY, or OPENAI_API_KEY and OPENAI_MODEL; for a local server\n\
+         \x20   OPENAI_BASE_URL and OPENAI_MODEL\n\
+         `coordctl demo` and `--model rehearsal` need none: they run a scripted model",
+    )
+}
+
+/// `rehearsal`, `rehearsal:FILE`, `anthropic:NAME`, `openai:NAME`, or a bare `claude-…` or `gpt-…`.
+fn parse(text: &str, config: &Config, cwd: &Path) -> Result<Model, Failure> {
+    match text.split_once(':') {
+        None if text == "rehearsal" => Ok(rehearsal(None)),
+        None if text.starts_with("claude-") => Ok(anthropic(text, config)),
+        None if ["gpt-", "o1", "o3", "o4"].iter().any(|it| text.starts_with(it)) => {
+            Ok(openai(text, config))
+        }
+        Some(("rehearsal", file)) if !file.is_empty() => script(&cwd.join(file)),
+        Some(("anthropic", name)) if !name.is_empty() => Ok(anthropic(name, config)),
+        Some(("openai", name)) if !name.is_empty() => Ok(openai(name, config)),
+        _ => Err(Failure::usage(format!("`{text}` names no model")).hint(
+            "valid are anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, and bare names that begin with claude- or gpt-",
+        )),
+    }
+}
+
+/// A script that can be read and is JSON. Its meaning is checked by the agent process.
+fn script(path: &Path) -> Result<Model, Failure> {
+    let cure = "give a rehearsal script, or `--model rehearsal` for the one that is built in";
+    let named = |what: String| {
+        Failure::usage(format!("the rehearsal file {} {what}", path.display())).hint(cure)
+    };
+    let path = path.canonicalize().map_err(|error| named(format!("cannot be read: {error}")))?;
+    let len = path.metadata().map_err(|error| named(format!("cannot be read: {error}")))?.len();
+    if len > SCRIPT_LEN_MAX {
+        return Err(named(format!("is {len} bytes long; {SCRIPT_LEN_MAX} are allowed")));
+    }
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| named(format!("cannot be read: {error}")))?;
+    serde_json::from_str::<serde_json::Value>(&text)
+        .map_err(|error| named(format!("does not parse: {error}")))?;
+    Ok(rehearsal(Some(path)))
+}
+
+fn anthropic(name: &str, config: &Config) -> Model {
+    Model {
+        provider: Provider::Anthropic,
+        name: name.to_owned(),
+        base_url: config.anthropic.base_url.clone(),
+        rehearsal_file: None,
+    }
+}
+
+fn openai(name: &str, config: &Config) -> Model {
+    Model {
+        provider: Provider::Openai,
+        name: name.to_owned(),
+        base_url: config.openai.base_url.clone(),
+        rehearsal_file: None,
+    }
+}
+
+/// The scripted model, with a script of its own or the one that is built in.
+pub(crate) fn rehearsal(file: Option<PathBuf>) -> Model {
+    Model {
+        provider: Provider::Rehearsal,
+        name: String::new(),
+        base_url: None,
+        rehearsal_file: file.map(|it| it.to_string_lossy().into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(
+        flag: Option<&str>,
+        config: &str,
+        pairs: &[(&str, &str)],
+    ) -> Result<Model, Failure> {
+        let vars =
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        resolve(flag, &Config::parse(config).unwrap(), &vars, Path::new("/work"))
+    }
+
+    fn shown(flag: Option<&str>, config: &str, pairs: &[(&str, &str)]) -> String {
+        crate::words::model(&resolved(flag, config, pairs).unwrap())
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_configuration_over_the_environment() {
+        let config = "model = \"openai:from-config\"";
+        let env = [("COORDD_MODEL", "claude-from-env"), ("ANTHROPIC_API_KEY", "k")];
+        assert_eq!(shown(Some("claude-from-flag"), config, &env), "anthropic:claude-from-flag");
+        assert_eq!(shown(None, config, &env), "openai:from-config");
+        assert_eq!(shown(None, "", &env), "anthropic:claude-from-env");
+        assert_eq!(shown(None, "", &env[1..]), format!("anthropic:{ANTHROPIC_DEFAULT}"));
+    }
+
+    #[test]
+    fn the_environment_names_provider_and_model() {
+        let anthropic = [("ANTHROPIC_AUTH_TOKEN", "t"), ("ANTHROPIC_MODEL", "claude-x")];
+        assert_eq!(shown(None, "", &anthropic), "anthropic:claude-x");
+        let local = [("OPENAI_BASE_URL", "http://localhost"), ("OPENAI_MODEL", "qwen")];
+        assert_eq!(shown(None, "", &local), "openai:qwen");
+        let error = resolved(None, "", &[("OPENAI_API_KEY", "k")]).unwrap_err();
+        assert!(error.hint.contains("OPENAI_MODEL"));
+        let blank = resolved(None, "", &[("ANTHROPIC_API_KEY", " ")]).unwrap_err();
+        assert_eq!(blank.message, "no model is configured");
+    }
+
+    #[test]
+    fn no_model_says_the_three_ways_and_the_scripted_one() {
+        let error = resolved(None, "", &[]).unwrap_err();
+        assert_eq!(error.exit, crate::error::Exit::Usage);
+        for way in
+            ["--model", "config.toml", "ANTHROPIC_API_KEY", "coordctl demo", "--model rehearsal"]
+        {
+            assert!(error.hint.contains(way), "{way}");
+        }
+    }
+
+    #[test]
+    fn forms_of_a_name() {
+        assert_eq!(shown(Some("gpt-x"), "", &[]), "openai:gpt-x");
+        assert_eq!(shown(Some("openai:a:b"), "", &[]), "openai:a:b");
+        assert_eq!(shown(Some("rehearsal"), "", &[]), "rehearsal (scripted)");
+        for bad in ["", "llama", "anthropic:", "mistral:x"] {
+            let error = resolved(Some(bad), "", &[]).unwrap_err();
+            assert!(error.hint.contains("anthropic:NAME"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_gives_the_address() {
+        let config = "[openai]\nbase_url = \"http://localhost:8080/v1\"";
+        let model = resolved(Some("openai:x"), config, &[]).unwrap();
+        assert_eq!(model.base_url.as_deref(), Some("http://localhost:8080/v1"));
+    }
+
+    #[test]
+    fn a_rehearsal_file_is_looked_at_before_anything_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| format!("rehearsal:{}", folder.path().join(name).display());
+        let error = resolved(Some(&at("missing.json")), "", &[]).unwrap_err();
+        assert!(error.message.contains("missing.json") && error.message.contains("cannot be read"));
+        std::fs::write(folder.path().join("bad.json"), "{\"agents\": [").unwrap();
+        let error = resolved(Some(&at("bad.json")), "", &[]).unwrap_err();
+        assert!(
+            error.message.contains("does not parse") && error.message.contains("line 1"),
+            "{error}"
+        );
+        std::fs::write(folder.path().join("good.json"), "{}").unwrap();
+        let model = resolved(Some(&at("good.json")), "", &[]).unwrap();
+        assert!(model.rehearsal_file.unwrap().ends_with("/good.json"));
+    }
+}

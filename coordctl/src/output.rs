@@ -1,0 +1,45 @@
+//! Data goes to stdout, all else to stderr; nothing of either from the daemon without passing `terminal`.
+
+use crate::context::Context;
+use crate::table::Table;
+use crate::terminal;
+use serde::Serialize;
+use std::io::{self, Write as _};
+
+/// One JSON document, as the response type is.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string(value)?;
+    print(&format!("{}\n", terminal::json(&text)))?;
+    Ok(())
+}
+
+/// Writes ready text to stdout. Whoever calls has cleaned what came from the daemon.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// A line to stdout, cleaned.
+pub(crate) fn say(text: &str) -> io::Result<()> {
+    print(&format!("{}\n", terminal::clean(text)))
+}
+
+/// A line to stderr, cleaned. A closed stderr is no reason to fail.
+pub(crate) fn note(text: &str) {
+    let _closed = writeln!(io::stderr().lock(), "{}", terminal::clean(text));
+}
+
+/// A table to stdout.
+pub(crate) fn table(table: &Table) -> io::Result<()> {
+    print(&table.render(terminal::columns(io::stdout())))
+}
+
+/// The response as JSON when that was asked for, else what `text` makes of it.
+pub(crate) fn respond<T: Serialize>(
+    context: &Context,
+    response: &T,
+    text: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if context.json { json(response) } else { text() }
+}

@@ -1,0 +1,262 @@
+//! Starting coordd when none runs (D-1): by the user's service manager where its unit is installed, else as
+//! a process of its own. Of many starts at once the daemon's own lock decides; everybody ends up at the one that serves.
+
+use crate::client::{Ask, Client, ClientError};
+use crate::error::{Exit, Failure};
+use crate::paths::{self, Paths, Vars};
+use proto::error::ErrorCode;
+use proto::request::Request;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take from its start to its first hello.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// Between two looks at whether it answers.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long the one that was first may take to answer before another start is tried.
+const OTHERS_GRACE: Duration = Duration::from_millis(500);
+/// The daemon's log is set aside when it is longer than this, 4 MiB; one older one is kept.
+const LOG_LEN_MAX: u64 = 4 << 20;
+/// How much of the log's end is shown when the daemon ends at once.
+const LOG_TAIL_LEN: u64 = 4096;
+const LOG_TAIL_LINES: usize = 8;
+
+/// Whether the user's service manager runs and knows coordd.
+pub(crate) fn is_under_systemd(paths: &Paths, vars: &Vars) -> bool {
+    !paths.socket_is_chosen && unit_is_installed(paths) && user_manager_runs(vars)
+}
+
+pub(crate) fn unit_is_installed(paths: &Paths) -> bool {
+    let system = ["/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user"];
+    let folders = system.iter().map(Path::new).chain([paths.unit_dir.as_path()]);
+    folders.map(|folder| folder.join("coordd.service")).any(|unit| unit.exists())
+}
+
+/// The manager's own socket tells, without starting a program.
+pub(crate) fn user_manager_runs(vars: &Vars) -> bool {
+    paths::absolute(vars, "XDG_RUNTIME_DIR").is_some_and(|run| run.join("systemd/private").exists())
+        && paths::in_path(vars, "systemctl").is_some()
+}
+
+/// Starts coordd and waits until it answers.
+pub(crate) fn start(paths: &Paths, vars: &Vars) -> Result<(), Failure> {
+    let until = Instant::now() + START_LIMIT;
+    if is_under_systemd(paths, vars) {
+        systemctl(&["start", "coordd.service"])?;
+        return match answers_before(paths, until, || Ok(false))? {
+            Answer::Yes => Ok(()),
+            Answer::No | Answer::Over => Err(did_not_answer(paths)),
+        };
+    }
+    loop {
+        let mut child = spawn(paths, vars)?;
+        let answer = answers_before(paths, until, || match child.try_wait() {
+            Ok(Some(ended)) if ended.success() => Ok(true),
+            Ok(Some(ended)) => Err(ended_early(paths, ended)),
+            Ok(None) | Err(_) => Ok(false),
+        })?;
+        match answer {
+            Answer::Yes => {
+                // Reaped if it ends before us.
+                std::thread::spawn(move || child.wait());
+                return Ok(());
+            }
+            // Another one was first, but has not answered: it may just have been on its way out.
+            Answer::Over if Instant::now() < until => {}
+            Answer::Over | Answer::No => return Err(did_not_answer(paths)),
+        }
+    }
+}
+
+/// Runs `systemctl --user`, whose own words are the error.
+pub(crate) fn systemctl(args: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new("systemctl");
+    command.arg("--user").args(args).stdin(Stdio::null());
+    let output = crate::signals::unblocked(|| command.output())
+        .map_err(|error| Failure::failed(format!("cannot run systemctl: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Failure::new(
+        Exit::NoDaemon,
+        format!("`systemctl --user {}` failed: {said}", args.join(" ")),
+    )
+    .hint("`journalctl --user -u coordd` may say why"))
+}
+
+fn spawn(paths: &Paths, vars: &Vars) -> Result<Child, Failure> {
+    let no_daemon = |message: String| Failure::new(Exit::NoDaemon, message);
+    let program = paths::program(vars, "COORDD_BIN", "coordd").ok_or_else(|| {
+        no_daemon("coordd is not running, and its program was not found".to_owned())
+            .hint("install coordd beside coordctl or in PATH, or set COORDD_BIN to its path")
+    })?;
+    let log = open_log(paths)?;
+    let log_too =
+        log.try_clone().map_err(|error| no_daemon(format!("cannot write its log: {error}")))?;
+    let mut command = Command::new(&program);
+    command
+        .arg("--foreground")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_too)
+        // Out of the terminal's group: Ctrl-C here is not meant for it.
+        .process_group(0);
+    for name in vars.keys().filter(|name| crate::env::is_the_callers_own(name)) {
+        command.env_remove(name);
+    }
+    crate::signals::unblocked(|| command.spawn()).map_err(|error| {
+        no_daemon(format!("cannot start {}: {error}", program.display()))
+            .hint("install coordd beside coordctl or in PATH, or set COORDD_BIN to its path")
+    })
+}
+
+fn open_log(paths: &Paths) -> Result<File, Failure> {
+    let path = paths.daemon_log();
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("cannot write coordd's log {}: {error}", path.display()))
+            .hint("make its folder writable, or set XDG_STATE_HOME to one that is")
+    };
+    let mut folder = std::fs::DirBuilder::new();
+    folder.recursive(true).mode(0o700).create(&paths.state_dir).map_err(failed)?;
+    if path.metadata().is_ok_and(|it| it.len() > LOG_LEN_MAX) {
+        std::fs::rename(&path, path.with_extension("log.old")).map_err(failed)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)
+}
+
+/// What came of waiting for a hello.
+enum Answer {
+    Yes,
+    No,
+    /// What was started has ended well, and for a while nobody has answered.
+    Over,
+}
+
+/// Waits for a hello at the socket. `is_over` says whether what was started has ended well.
+fn answers_before(
+    paths: &Paths,
+    until: Instant,
+    mut is_over: impl FnMut() -> Result<bool, Failure>,
+) -> Result<Answer, Failure> {
+    let ping = Ask::new(Request::Ping {});
+    let mut over_since = None;
+    loop {
+        match Client::open(&paths.socket, &ping) {
+            Ok(_) => return Ok(Answer::Yes),
+            // It may be between bind and serve, or another one may be shutting down.
+            Err(ClientError::NoDaemon { .. } | ClientError::Lost) => {}
+            Err(ClientError::Denied(body)) if body.code == ErrorCode::ShuttingDown => {}
+            Err(error) => return Err(error.into()),
+        }
+        if over_since.is_none() && is_over()? {
+            over_since = Some(Instant::now());
+        }
+        if over_since.is_some_and(|since| since.elapsed() >= OTHERS_GRACE) {
+            return Ok(Answer::Over);
+        }
+        if Instant::now() >= until {
+            return Ok(Answer::No);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn did_not_answer(paths: &Paths) -> Failure {
+    let limit = START_LIMIT.as_secs();
+    let message = format!("coordd was started and has not answered for {limit} s");
+    let log = paths.daemon_log();
+    Failure::new(Exit::NoDaemon, message).hint(format!("its log is {}", log.display()))
+}
+
+fn ended_early(paths: &Paths, ended: std::process::ExitStatus) -> Failure {
+    let log = paths.daemon_log();
+    let mut message = format!("coordd did not start ({ended})");
+    if let Some(tail) = tail(&log) {
+        message.push_str("; it said:\n");
+        message.push_str(&tail);
+    }
+    Failure::new(Exit::NoDaemon, message).hint(format!("its whole log is {}", log.display()))
+}
+
+/// The last lines of a file.
+fn tail(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let len = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL_LEN))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL_LEN).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(LOG_TAIL_LINES)..)?;
+    Some(last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"))
+        .filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn paths(folder: &Path) -> Paths {
+        Paths {
+            socket: folder.join("s"),
+            socket_is_chosen: true,
+            state_dir: folder.join("state"),
+            config_file: folder.join("config.toml"),
+            unit_dir: folder.join("units"),
+        }
+    }
+
+    /// A program that stands in for coordd.
+    fn program(folder: &Path, script: &str) -> Vars {
+        let path = folder.join("coordd");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Vars::from([("COORDD_BIN".to_owned(), path.to_str().unwrap().to_owned())])
+    }
+
+    #[test]
+    fn d1_a_daemon_that_ends_at_once_is_reported_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let vars = program(folder.path(), "echo 'the store is damaged' >&2; exit 3");
+        let error = start(&paths(folder.path()), &vars).unwrap_err();
+        assert_eq!(error.exit, Exit::NoDaemon);
+        assert!(error.message.contains("the store is damaged"), "{error}");
+        assert!(error.hint.contains("coordd.log"));
+    }
+
+    #[test]
+    fn d1_a_missing_daemon_says_where_it_is_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let vars = Vars::from([("COORDD_BIN".to_owned(), "/nonexistent/coordd".to_owned())]);
+        let error = start(&paths(folder.path()), &vars).unwrap_err();
+        assert!(error.message.contains("/nonexistent/coordd") && error.hint.contains("COORDD_BIN"));
+    }
+
+    #[test]
+    fn d1_it_starts_in_the_root_folder_without_the_callers_own_variables() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut vars = program(folder.path(), "pwd; echo \"token ${COORDD_TOKEN-unset}\"; exit 1");
+        vars.insert("COORDD_TOKEN".to_owned(), "secret".to_owned());
+        let error = start(&paths(folder.path()), &vars).unwrap_err();
+        assert!(error.message.contains("  /\n  token unset"), "{error}");
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let text: Vec<String> = (0..1000).map(|n| format!("line {n}")).collect();
+        std::fs::write(&path, text.join("\n")).unwrap();
+        let tail = tail(&path).unwrap();
+        assert_eq!(tail.lines().count(), LOG_TAIL_LINES);
+        assert!(tail.starts_with("  line 992") && tail.ends_with("  line 999"));
+    }
+}

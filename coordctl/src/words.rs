@@ -1,0 +1,189 @@
+//! The words for states, and agents and sessions in one line: the same in every list and view.
+
+use crate::format;
+use crate::terminal::line;
+use proto::agent::{Mode, Model, Provider, Question};
+use proto::message::MessageState;
+use proto::notification::{FailureClass, RunStatus, Usage};
+use proto::view::{AgentState, AgentView, LastRun, SessionState, TaskStatus};
+
+pub(crate) fn agent_state(state: AgentState) -> &'static str {
+    match state {
+        AgentState::Waiting => "waiting",
+        AgentState::Starting => "starting",
+        AgentState::Running => "running",
+        AgentState::NeedsInput => "needs input",
+        AgentState::Idle => "idle",
+        AgentState::Stopping => "stopping",
+        AgentState::Stopped => "stopped",
+    }
+}
+
+/// Whether an agent works, is about to, or waits for something.
+pub(crate) fn is_busy(state: AgentState) -> bool {
+    match state {
+        AgentState::Waiting
+        | AgentState::Starting
+        | AgentState::Running
+        | AgentState::NeedsInput
+        | AgentState::Stopping => true,
+        AgentState::Idle | AgentState::Stopped => false,
+    }
+}
+
+pub(crate) fn session_state(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Live => "live",
+        SessionState::Stopped => "stopped",
+    }
+}
+
+pub(crate) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Coordinator => "coordinator",
+        Mode::Fork => "fork",
+        Mode::Normal => "normal",
+    }
+}
+
+pub(crate) fn message_state(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Accepted => "accepted",
+        MessageState::Held => "held",
+        MessageState::Delivered => "delivered",
+        MessageState::Consumed => "consumed",
+        MessageState::Bounced => "bounced",
+        MessageState::Expired => "expired",
+    }
+}
+
+pub(crate) fn task_status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Pending => "pending",
+        TaskStatus::InProgress => "in progress",
+        TaskStatus::Completed => "completed",
+    }
+}
+
+/// `anthropic:claude-x`, or that it is the scripted one.
+pub(crate) fn model(model: &Model) -> String {
+    match model.provider {
+        Provider::Anthropic => format!("anthropic:{}", line(&model.name)),
+        Provider::Openai => format!("openai:{}", line(&model.name)),
+        Provider::Rehearsal => "rehearsal (scripted)".to_owned(),
+    }
+}
+
+/// `3 tools, 1.2k tokens, 0.8s`.
+pub(crate) fn usage(usage: &Usage) -> String {
+    format!(
+        "{}, {} tokens, {}",
+        format::count(usage.tool_uses, "tool"),
+        format::tokens(usage.total_tokens()),
+        format::duration(usage.duration_ms)
+    )
+}
+
+/// `completed`, `failed (retryable): the reason`, `stopped: by user`.
+pub(crate) fn ended(status: RunStatus, class: Option<FailureClass>, reason: &str) -> String {
+    let word = match status {
+        RunStatus::Completed => "completed",
+        RunStatus::Failed => "failed",
+        RunStatus::Killed => "stopped",
+    };
+    let class = class.map(|it| format!(" ({})", it.as_str())).unwrap_or_default();
+    let reason = line(reason);
+    if reason.is_empty() { format!("{word}{class}") } else { format!("{word}{class}: {reason}") }
+}
+
+/// What an agent is at, in a few words.
+pub(crate) fn doing(agent: &AgentView) -> String {
+    match &agent.activity {
+        Some(activity) if is_busy(agent.state) && !activity.doing.is_empty() => {
+            line(&activity.doing)
+        }
+        _ => agent_state(agent.state).to_owned(),
+    }
+}
+
+pub(crate) fn last_run(last: &LastRun) -> String {
+    let thin = if last.thin { " (thin)" } else { "" };
+    format!("{}{thin}", ended(last.status, last.class, &last.reason))
+}
+
+/// The one argument of a tool call that tells most.
+pub(crate) fn tool_call(tool: &str, input: &serde_json::Value) -> String {
+    const TELLING: &[&str] = &[
+        "command",
+        "file_path",
+        "path",
+        "pattern",
+        "url",
+        "query",
+        "description",
+        "subject",
+        "to",
+        "task_id",
+        "name",
+        "summary",
+    ];
+    let told = TELLING.iter().find_map(|key| input.get(key)?.as_str());
+    let told = told.map(line).filter(|it| !it.is_empty());
+    told.map_or_else(|| line(tool), |it| format!("{} {it}", line(tool)))
+}
+
+/// What a question asks for: the tool with its input, whole, since the user answers for it.
+pub(crate) fn question(question: &Question) -> String {
+    let input = &question.input.0;
+    let known = ["command", "file_path", "path", "url"];
+    match known.iter().find_map(|key| input.get(key)?.as_str()) {
+        Some(told) => format!("{} {}", line(&question.tool), line(told)),
+        None => format!("{} {}", line(&question.tool), line(&input.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_end_in_words() {
+        assert_eq!(ended(RunStatus::Completed, None, ""), "completed");
+        assert_eq!(
+            ended(RunStatus::Failed, Some(FailureClass::Fatal), "401\u{1b}[2J\nbad key"),
+            "failed (fatal): 401 bad key"
+        );
+        assert_eq!(ended(RunStatus::Killed, None, "by user"), "stopped: by user");
+    }
+
+    #[test]
+    fn a_tool_call_in_one_line() {
+        assert_eq!(tool_call("Bash", &json!({"command": "a\nb", "timeout": 5})), "Bash a b");
+        assert_eq!(tool_call("TodoWrite", &json!({"todos": []})), "TodoWrite");
+    }
+
+    #[test]
+    fn a_question_shows_all_that_is_answered_for() {
+        let it = |input| Question {
+            tool: "Bash".into(),
+            input: proto::json::Json(input),
+            reason: String::new(),
+            rule: String::new(),
+        };
+        assert_eq!(question(&it(json!({"command": "rm -rf x\nls"}))), "Bash rm -rf x ls");
+        assert_eq!(question(&it(json!({"x": 1}))), "Bash {\"x\":1}");
+    }
+
+    #[test]
+    fn use_in_words() {
+        let used = Usage {
+            tool_uses: 3,
+            input_tokens: 1_000,
+            output_tokens: 249,
+            duration_ms: 812,
+            ..Usage::default()
+        };
+        assert_eq!(usage(&used), "3 tools, 1.2k tokens, 0.8s");
+    }
+}

@@ -1,0 +1,76 @@
+//! Replacing a file so that a reader, or a crash, finds the old one or the new one and nothing between.
+
+use std::fs::File;
+use std::io::Write as _;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
+
+use super::{Dir, FileError};
+
+/// What a temporary file's name begins with. A left-over one is replaced by the next write of the same file.
+const TEMPORARY: &str = ".tmp-coordd-";
+
+impl Dir {
+    /// Writes a file, 0600, in one step that is durable when this returns (rel-39).
+    pub(crate) fn write_atomic(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let shown = self.path.join(name);
+        if !super::is_plain_name(name.as_ref()) {
+            return Err(FileError::Outside { path: shown });
+        }
+        let temporary = format!("{TEMPORARY}{name}");
+        let result = self.write_temporary(&temporary, bytes).and_then(|()| {
+            renameat(self, &*temporary, self, name)
+                .map_err(|error| FileError::io("replace", &shown, error))
+        });
+        if result.is_err() {
+            // Already failed; what is left over is replaced by the next write.
+            let _ = unlinkat(self, &*temporary, AtFlags::empty());
+            return result;
+        }
+        rustix::fs::fsync(self).map_err(|error| FileError::io("sync the folder of", &shown, error))
+    }
+
+    /// Renames a file to the first free name of `<new>`, `<new>-2`, … and returns it.
+    pub(crate) fn set_aside(&self, name: &str, new: &str) -> Result<String, FileError> {
+        let shown = self.path.join(name);
+        for number in 1..=100_u32 {
+            let new_name = if number == 1 { new.to_owned() } else { format!("{new}-{number}") };
+            match renameat_with(self, name, self, &*new_name, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(new_name),
+                Err(Errno::EXIST) => {}
+                Err(Errno::NOENT) => return Err(FileError::Missing { path: shown }),
+                Err(error) => return Err(FileError::io("set aside", &shown, error)),
+            }
+        }
+        Err(FileError::io("set aside", &shown, Errno::EXIST))
+    }
+
+    fn write_temporary(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let shown = self.path.join(name);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || openat(self, name, flags, Mode::RUSR | Mode::WUSR);
+        let fd = create().or_else(|error| {
+            if error != Errno::EXIST {
+                return Err(error);
+            }
+            unlinkat(self, name, AtFlags::empty())?;
+            create()
+        });
+        let mut file = File::from(fd.map_err(|error| FileError::io("create", &shown, error))?);
+        let failed = |action, source: std::io::Error| {
+            let full = matches!(
+                source.kind(),
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+            );
+            if full {
+                FileError::DiskFull { path: shown.clone() }
+            } else {
+                FileError::Io { action, path: shown.clone(), source }
+            }
+        };
+        file.write_all(bytes).map_err(|source| failed("write", source))?;
+        file.sync_all().map_err(|source| failed("sync", source))
+    }
+}

@@ -1,0 +1,163 @@
+//! The environments of sessions: what the client that asked had, kept in a file of its own for each session.
+//!
+//! It holds keys, so it is in a 0600 file and in memory, and nowhere else: never in the journal, never in a log.
+//! What may be in it is an allow-list (rel-37): a client may send what it likes, this is what agents get.
+
+use crate::dir::FileError;
+use crate::limits;
+use crate::paths::{PathsError, StateDir};
+use coordd_core::id::SessionId;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+const FILE: &str = "env.json";
+/// The longest variable, name and value, in bytes: what Linux gives a program in one piece.
+const VARIABLE_BYTES_MAX: usize = 128 * 1024;
+/// Never given to an agent, whatever the client says: they belong to another program's life.
+const NEVER: [&str; 9] = [
+    "CLAUDECODE",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_PID",
+    "AI_AGENT",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "COORDD_TOKEN",
+];
+/// Nor any that begin with these.
+const NEVER_PREFIXES: [&str; 4] = ["CLAUDE_CODE_MESSAGING_", "LISTEN_", "LD_", "BASH_FUNC_"];
+
+/// Why an environment could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EnvironmentError {
+    #[error("could not open the session's state folder")]
+    Folder(#[source] PathsError),
+    #[error("could not write the session's environment")]
+    Write(#[source] FileError),
+    #[error("could not write the session's environment as JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+/// The environments that are in use.
+#[derive(Debug)]
+pub(crate) struct Environments {
+    state: Arc<StateDir>,
+    known: HashMap<SessionId, BTreeMap<String, String>>,
+}
+
+impl Environments {
+    pub(crate) fn new(state: Arc<StateDir>) -> Self {
+        Self { state, known: HashMap::new() }
+    }
+
+    /// Keeps an environment, on disk when this returns.
+    pub(crate) fn keep(
+        &mut self,
+        session: &SessionId,
+        env: BTreeMap<String, String>,
+    ) -> Result<(), EnvironmentError> {
+        let env = allowed(env);
+        let dir = self.state.session(&session.0).map_err(EnvironmentError::Folder)?;
+        let text = serde_json::to_vec(&env).map_err(EnvironmentError::Json)?;
+        dir.write_atomic(FILE, &text).map_err(EnvironmentError::Write)?;
+        self.known.insert(session.clone(), env);
+        Ok(())
+    }
+
+    /// A session's environment; empty, with a warning, when it cannot be read.
+    pub(crate) fn of(&mut self, session: &SessionId) -> BTreeMap<String, String> {
+        if let Some(known) = self.known.get(session) {
+            return known.clone();
+        }
+        let read = self.state.session(&session.0).ok().and_then(|dir| {
+            let content = dir.read(Path::new(FILE), limits::ENV_BYTES_MAX).ok()?;
+            serde_json::from_slice::<BTreeMap<String, String>>(&content.bytes).ok()
+        });
+        if read.is_none() {
+            tracing::warn!(%session, "the session's environment cannot be read; `coordctl resume` gives it a new one");
+        }
+        let env = read.unwrap_or_default();
+        self.known.insert(session.clone(), env.clone());
+        env
+    }
+
+    pub(crate) fn forget(&mut self, session: &SessionId) {
+        self.known.remove(session);
+    }
+}
+
+/// What of an environment agents may have. Too much of it is cut off, the largest first.
+fn allowed(env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut kept: Vec<(String, String)> = env
+        .into_iter()
+        .filter(|(name, value)| {
+            let valid = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+            let fits = name.len() + value.len() <= VARIABLE_BYTES_MAX;
+            let never = NEVER.contains(&name.as_str())
+                || NEVER_PREFIXES.iter().any(|it| name.starts_with(it));
+            valid && fits && !never
+        })
+        .collect();
+    kept.sort_by_key(|(name, value)| name.len() + value.len());
+    let mut bytes = 0;
+    // Half of the bound, since JSON may write a byte as several.
+    kept.retain(|(name, value)| {
+        bytes += name.len() + value.len() + 8;
+        bytes <= limits::ENV_BYTES_MAX / 2
+    });
+    kept.into_iter().collect()
+}
+
+/// The names of the user's own agent definitions: `~/.claude/agents/*.md`, by file name.
+pub(crate) fn definitions(home: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(Path::new(home).join(".claude/agents")) else {
+        return Vec::new();
+    };
+    let names = entries.take(limits::DEFINITIONS_MAX).filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let name = path.file_stem()?.to_str()?.to_owned();
+        (path.extension()? == "md" && name.len() <= 64).then_some(name)
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rel37_what_belongs_to_others_is_left_out() {
+        let names = [
+            "PATH",
+            "ANTHROPIC_API_KEY",
+            "NOTIFY_SOCKET",
+            "LISTEN_FDS",
+            "LD_PRELOAD",
+            "COORDD_TOKEN",
+            "a=b",
+        ];
+        let env = names.map(|name| (name.to_owned(), "x".to_owned())).into();
+        assert_eq!(allowed(env).into_keys().collect::<Vec<_>>(), ["ANTHROPIC_API_KEY", "PATH"]);
+        let big = BTreeMap::from([
+            ("A".to_owned(), "x".repeat(VARIABLE_BYTES_MAX)),
+            ("B".to_owned(), "y\0".to_owned()),
+        ]);
+        assert!(allowed(big).is_empty());
+    }
+
+    #[test]
+    fn g5_the_users_own_definitions() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(definitions(home.path().to_str().unwrap()).is_empty());
+        let agents = home.path().join(".claude/agents");
+        std::fs::create_dir_all(&agents).unwrap();
+        for file in ["reviewer.md", "notes.txt", "auditor.md"] {
+            std::fs::write(agents.join(file), "x").unwrap();
+        }
+        assert_eq!(definitions(home.path().to_str().unwrap()), ["auditor", "reviewer"]);
+    }
+}

@@ -1,0 +1,230 @@
+//! What the reactor wants done in the world: processes started, watched and ended; folders made, read and removed.
+//!
+//! Jobs about processes run side by side, starts at most a few at once. Jobs about the files of sessions and teams
+//! run one after the other, so that a write never overtakes a removal. Each says how it went as an input.
+
+mod files;
+mod processes;
+
+use crate::limits;
+use crate::paths::{Paths, StateDir};
+use crate::peer::Handle;
+use crate::reactor::Arrival;
+use crate::translate;
+use coordd_core::agent::Process;
+use coordd_core::id::{AgentId, SessionId};
+use coordd_core::name::Name;
+use coordd_core::{Core, Input};
+use proto::agent::Bootstrap;
+use proto::error::ErrorBody;
+use proto::response::Response;
+use proto::team::{MemberFile, TaskFile, TeamFile};
+use proto::{FromDaemon, Outcome, Reply};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Where the answer to a call goes.
+pub(crate) type ReplyTo = (Handle, u64);
+
+/// Something to do.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Spawn { bootstrap: Box<Bootstrap> },
+    Watch { agent: AgentId, incarnation: u32, process: Option<Process>, dir: Option<PathBuf> },
+    Kill { agent: AgentId, incarnation: u32, process: Option<Process>, dir: Option<PathBuf> },
+    ReadTranscript { path: PathBuf, from: u64, limit: u32, reply: ReplyTo },
+    Session(SessionJob),
+    Team(TeamJob),
+}
+
+/// Something to do with a session's files.
+#[derive(Debug)]
+pub(crate) enum SessionJob {
+    Open { session: SessionId, cwd: String, tmp: Option<String>, create: bool },
+    Read { session: SessionId, path: Option<String>, reply: ReplyTo },
+    Remove { session: SessionId, team: Option<Name>, reply: Option<ReplyTo> },
+}
+
+/// Something to do with a team's files.
+#[derive(Debug)]
+pub(crate) enum TeamJob {
+    Write {
+        file: Box<TeamFile>,
+        tasks: Vec<TaskFile>,
+    },
+    Remove {
+        team: Name,
+        session: SessionId,
+        cwd: String,
+        tmp: Option<String>,
+        reply: Option<ReplyTo>,
+    },
+}
+
+/// The way to the jobs. It never blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Jobs {
+    queue: mpsc::Sender<Job>,
+}
+
+impl Jobs {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Job>) {
+        let (queue, jobs) = mpsc::channel(limits::JOBS_WAITING_MAX);
+        (Self { queue }, jobs)
+    }
+
+    pub(crate) fn push(&self, job: Job) {
+        if let Err(error) = self.queue.try_send(job) {
+            // Never seen: it means that thousands of starts or writes are stuck. The next start picks them up.
+            tracing::error!(%error, "a job was not taken; restart coordd");
+        }
+    }
+}
+
+/// What jobs need.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) paths: Arc<Paths>,
+    pub(crate) state: Arc<StateDir>,
+    pub(crate) reactor: mpsc::Sender<Arrival>,
+    pub(crate) hub: crate::hub::Hub,
+}
+
+impl World {
+    async fn tell(&self, input: Input) {
+        // Fails only when the reactor has ended, and then nobody needs to know.
+        let _told = self.reactor.send(Arrival::Input(input)).await;
+    }
+}
+
+/// Does jobs until the reactor is gone.
+pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
+    let mut running = JoinSet::new();
+    let starts = Arc::new(tokio::sync::Semaphore::new(limits::SPAWNS_AT_ONCE_MAX));
+    let files = files::Files::start(world.clone());
+    while let Some(job) = jobs.recv().await {
+        while running.try_join_next().is_some() {}
+        match job {
+            Job::Spawn { bootstrap } => {
+                let (world, starts) = (world.clone(), Arc::clone(&starts));
+                running.spawn(async move { processes::spawn(world, *bootstrap, &starts).await });
+            }
+            Job::Watch { agent, incarnation, process, dir } => {
+                running.spawn(processes::watch(world.clone(), agent, incarnation, process, dir));
+            }
+            Job::Kill { agent, incarnation, process, dir } => {
+                running.spawn(processes::kill(world.clone(), agent, incarnation, process, dir));
+            }
+            Job::ReadTranscript { path, from, limit, reply } => {
+                running.spawn(read_transcript(path, from, limit, reply));
+            }
+            Job::Session(job) => files.push(files::FileJob::Session(job)).await,
+            Job::Team(job) => files.push(files::FileJob::Team(job)).await,
+        }
+    }
+}
+
+async fn read_transcript(path: PathBuf, from: u64, limit: u32, reply: ReplyTo) {
+    let read =
+        tokio::task::spawn_blocking(move || crate::transcript::page(&path, from, limit)).await;
+    let answer = match read {
+        Ok(Ok(page)) => Ok(Response::Transcript { entries: page.entries, last: page.last }),
+        Ok(Err(error)) => Err(failed(&format!("the transcript cannot be read: {error}"))),
+        Err(_) => Err(failed("reading the transcript was cut off; try again")),
+    };
+    answer_call(&reply, answer);
+}
+
+fn failed(why: &str) -> ErrorBody {
+    translate::error_body(&coordd_core::denial::Denial::Failed { why: why.to_owned() })
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+fn answer_call((handle, call): &ReplyTo, answer: Result<Response, ErrorBody>) {
+    let outcome = match answer {
+        Ok(response) => Outcome::Ok(Box::new(response)),
+        Err(error) => Outcome::Error(error),
+    };
+    // A peer that does not read is noticed and closed by the reactor at its next message.
+    handle.tell(FromDaemon::Reply(Reply { id: *call, outcome }));
+}
+
+/// A team's files as they are to be, or nothing when it is gone.
+pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskFile>)> {
+    let team = core.durable.teams.get(name).filter(|it| !it.deleting)?;
+    let session = core.durable.sessions.get(&team.session)?;
+    let mut file: TeamFile = serde_json::from_str(&team.outside).unwrap_or_else(|_| TeamFile {
+        name: name.to_string(),
+        description: String::new(),
+        created_at: 0,
+        lead_agent_id: String::new(),
+        lead_session_id: String::new(),
+        members: Vec::new(),
+        unknown: serde_json::Map::new(),
+    });
+    let before = std::mem::take(&mut file.members);
+    for agent in core.durable.agents_of(&team.session) {
+        let id = format!("{}@{name}", agent.name);
+        let known = before.iter().find(|it| it.agent_id == id);
+        file.members.push(MemberFile {
+            agent_id: id,
+            name: agent.name.to_string(),
+            agent_type: if agent.id == session.lead {
+                team.agent_type.clone()
+            } else {
+                agent.agent_type.clone()
+            },
+            model: translate::view::model(session).name,
+            joined_at: agent.created_ms.max(team.created_ms),
+            tmux_pane_id: known.map(|it| it.tmux_pane_id.clone()).unwrap_or_default(),
+            cwd: session.cwd.clone(),
+            is_active: agent.is_active(),
+            unknown: known.map(|it| it.unknown.clone()).unwrap_or_default(),
+        });
+    }
+    // Members that joined from outside stay.
+    let own: Vec<_> = file.members.iter().map(|it| it.agent_id.clone()).collect();
+    file.members.extend(before.into_iter().filter(|it| !own.contains(&it.agent_id)));
+    file.name = name.to_string();
+    file.description.clone_from(&team.description);
+    file.created_at = team.created_ms;
+    file.lead_agent_id = format!("lead@{name}");
+    file.lead_session_id = team.session.to_string();
+    Some((file, team.tasks.values().map(|task| task_file(team, task)).collect()))
+}
+
+fn task_file(team: &coordd_core::team::Team, task: &coordd_core::task::Task) -> TaskFile {
+    let blocks = team
+        .tasks
+        .values()
+        .filter(|it| it.blocked_by.contains(&task.id))
+        .map(|it| it.id.to_string());
+    TaskFile {
+        id: task.id.to_string(),
+        subject: task.subject.clone(),
+        description: task.description.clone(),
+        status: match task.status {
+            coordd_core::task::TaskStatus::Pending => "pending",
+            coordd_core::task::TaskStatus::InProgress => "in_progress",
+            coordd_core::task::TaskStatus::Completed => "completed",
+        }
+        .to_owned(),
+        blocks: blocks.collect(),
+        blocked_by: task.blocked_by.iter().map(ToString::to_string).collect(),
+        owner: task.owner.clone(),
+        unknown: serde_json::Map::new(),
+    }
+}

@@ -1,0 +1,297 @@
+//! Jobs about files, one after the other, on a thread of their own: disks may be slow, and order matters.
+
+use super::{ReplyTo, SessionJob, TeamJob, World, answer_call, chain, failed};
+use crate::reactor::Arrival;
+use crate::scratchpad::{Checked, Scratchpad, ScratchpadError};
+use crate::team_files::watch::{Outside, TeamWatch};
+use crate::team_files::{Replaced, TeamFiles};
+use coordd_core::Input;
+use coordd_core::id::SessionId;
+use coordd_core::name::Name;
+use proto::event::Event;
+use proto::response::{FileRow, Response};
+use proto::team::{TaskFile, TeamFile};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Jobs that wait for the thread; the job loop waits when they are more.
+const WAITING_MAX: usize = 256;
+/// Outside edits that wait to be told; the watch keeps the last word of each team.
+const EDITS_WAITING_MAX: usize = 64;
+
+/// A job about files.
+#[derive(Debug)]
+pub(super) enum FileJob {
+    Session(SessionJob),
+    Team(TeamJob),
+    Edited(Outside),
+}
+
+/// The way to the thread.
+pub(super) struct Files {
+    queue: mpsc::Sender<(FileJob, oneshot::Sender<()>)>,
+}
+
+impl Files {
+    /// Starts the thread, and the watch on team files.
+    pub(super) fn start(world: World) -> Self {
+        let (queue, mut jobs) = mpsc::channel::<(FileJob, oneshot::Sender<()>)>(WAITING_MAX);
+        let (told, mut edits) = mpsc::channel(EDITS_WAITING_MAX);
+        let files = Arc::new(TeamFiles::new(&world.paths.home));
+        let watch = match TeamWatch::start(Arc::clone(&files), told) {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                tracing::warn!(%error, "team files are not watched");
+                None
+            }
+        };
+        let edited = queue.downgrade();
+        tokio::task::spawn(async move {
+            while let Some(outside) = edits.recv().await {
+                let Some(queue) = edited.upgrade() else { return };
+                let (done, _) = oneshot::channel();
+                let _sent = queue.send((FileJob::Edited(outside), done)).await;
+            }
+        });
+        let mut thread = Thread { world, files, watch, scratchpads: HashMap::new() };
+        let started = std::thread::Builder::new().name("files".to_owned()).spawn(move || {
+            while let Some((job, done)) = jobs.blocking_recv() {
+                thread.take(job);
+                // Whoever waited may be gone.
+                let _told = done.send(());
+            }
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for files; scratchpads and team files are not kept");
+        }
+        Self { queue }
+    }
+
+    /// Has a job done, and waits until it is: what follows may depend on it.
+    pub(super) async fn push(&self, job: FileJob) {
+        let (done, finished) = oneshot::channel();
+        if self.queue.send((job, done)).await.is_ok() {
+            let _finished = finished.await;
+        }
+    }
+}
+
+struct Thread {
+    world: World,
+    files: Arc<TeamFiles>,
+    watch: Option<TeamWatch>,
+    scratchpads: HashMap<SessionId, Scratchpad>,
+}
+
+impl Thread {
+    fn take(&mut self, job: FileJob) {
+        match job {
+            FileJob::Session(SessionJob::Open { session, cwd, tmp, create }) => {
+                self.open(&session, &cwd, tmp, create);
+            }
+            FileJob::Session(SessionJob::Read { session, path, reply }) => {
+                self.read(&session, path, &reply);
+            }
+            FileJob::Session(SessionJob::Remove { session, team, reply }) => {
+                self.remove_session(&session, team.as_ref(), reply.as_ref());
+            }
+            FileJob::Team(TeamJob::Write { file, tasks }) => self.write_team(&file, &tasks),
+            FileJob::Team(TeamJob::Remove { team, session, cwd, tmp, reply }) => {
+                self.remove_team(&team, &session, (&cwd, tmp), reply.as_ref());
+            }
+            FileJob::Edited(outside) => self.edited(outside),
+        }
+    }
+
+    fn tell(&self, input: Input) {
+        // Fails only when the reactor has ended.
+        let _told = self.world.reactor.blocking_send(Arrival::Input(input));
+    }
+
+    fn warn(&self, session: &str, text: String) {
+        tracing::warn!(session, text, "something was not as it should be");
+        self.world.hub.publish(session, Event::Warning { text });
+    }
+
+    /// Makes sure that a session's scratchpad is there (S-1, S-4), and says what happened to it.
+    fn open(&mut self, session: &SessionId, cwd: &str, tmp: Option<String>, create: bool) {
+        let checked = if let Some(held) = self.scratchpads.get_mut(session) {
+            held.check().map(|found| found == Checked::Lost)
+        } else {
+            let tmp = tmp.map_or_else(|| self.world.paths.tmp.clone(), PathBuf::from);
+            Scratchpad::create(&session.0, Path::new(cwd), &tmp).map(|created| {
+                for repair in &created.repaired {
+                    let (path, count) = (repair.path.display(), repair.quarantined);
+                    let text = format!(
+                        "{path} was open to other users; it was closed, and {count} things in it were moved to a \
+                         .quarantine folder there"
+                    );
+                    self.warn(&session.0, text);
+                }
+                self.scratchpads.insert(session.clone(), created.scratchpad);
+                created.is_new && !create
+            })
+        };
+        match checked {
+            Err(error) => self.warn(&session.0, chain(&error)),
+            Ok(lost) => {
+                let Some(held) = self.scratchpads.get(session) else { return };
+                let path = held.path().display().to_string();
+                if lost {
+                    let text = format!(
+                        "the scratchpad {path} was gone with all that was in it; an empty one was made"
+                    );
+                    self.warn(&session.0, text);
+                }
+                self.tell(Input::ScratchpadReady { session: session.clone(), path });
+            }
+        }
+    }
+
+    fn read(&self, session: &SessionId, path: Option<String>, reply: &ReplyTo) {
+        let Some(held) = self.scratchpads.get(session) else {
+            return answer_call(
+                reply,
+                Err(failed("the scratchpad cannot be used; `coordctl events` and the log say why")),
+            );
+        };
+        let answer = match path {
+            None => listing(held),
+            Some(path) => held.read(Path::new(&path)).map(|content| Response::File {
+                bytes: content.bytes.len() as u64,
+                truncated: content.cut,
+                text: String::from_utf8_lossy(&content.bytes).into_owned(),
+            }),
+        };
+        answer_call(reply, answer.map_err(|error| failed(&chain(&error))));
+    }
+
+    fn remove_session(
+        &mut self,
+        session: &SessionId,
+        team: Option<&Name>,
+        reply: Option<&ReplyTo>,
+    ) {
+        let (mut removed, mut kept) = (Vec::new(), Vec::new());
+        if let Some(team) = team {
+            self.remove_team_files(team, &mut removed, &mut kept);
+        }
+        if let Some(held) = self.scratchpads.remove(session) {
+            remove_scratchpad(held, &mut removed, &mut kept);
+        }
+        match self.world.state.remove_session(&session.0) {
+            Ok(removal) => {
+                removed.push("the transcripts".to_owned());
+                kept.extend(
+                    removal.kept.iter().map(|it| format!("{}: {}", it.path.display(), it.reason)),
+                );
+            }
+            Err(error) => kept.push(chain(&error)),
+        }
+        if let Some(reply) = reply {
+            answer_call(reply, Ok(Response::Removed { removed, kept }));
+        }
+    }
+
+    fn remove_team_files(&self, team: &Name, removed: &mut Vec<String>, kept: &mut Vec<String>) {
+        if let Some(watch) = &self.watch {
+            watch.remove(team.as_str());
+        }
+        match self.files.remove(team.as_str()) {
+            Ok(gone) => {
+                removed.extend(gone.removed.iter().map(|it| it.display().to_string()));
+                kept.extend(
+                    gone.kept.iter().map(|it| format!("{}: {}", it.path.display(), it.reason)),
+                );
+            }
+            Err(error) => kept.push(chain(&error)),
+        }
+    }
+
+    /// T-3: the team's folders, then the scratchpad; a step that fails does not stop the rest.
+    fn remove_team(
+        &mut self,
+        team: &Name,
+        session: &SessionId,
+        (cwd, tmp): (&str, Option<String>),
+        reply: Option<&ReplyTo>,
+    ) {
+        let (mut removed, mut kept) = (Vec::new(), Vec::new());
+        self.remove_team_files(team, &mut removed, &mut kept);
+        if let Some(held) = self.scratchpads.remove(session) {
+            remove_scratchpad(held, &mut removed, &mut kept);
+            // The session goes on, and its agents know the path.
+            self.open(session, cwd, tmp, true);
+        }
+        self.tell(Input::TeamRemoved { team: team.clone(), all: kept.is_empty() });
+        if let Some(reply) = reply {
+            answer_call(reply, Ok(Response::TeamDeleted { name: team.to_string(), removed, kept }));
+        }
+    }
+
+    fn write_team(&self, file: &TeamFile, tasks: &[TaskFile]) {
+        match self.files.write_team(file) {
+            Ok(Replaced::Ours) => {}
+            Ok(Replaced::Edited(theirs)) => self.edited(Outside::Edited(theirs)),
+            Ok(Replaced::Damaged(aside)) => {
+                self.edited(Outside::Damaged { team: file.name.clone(), aside });
+            }
+            Err(error) => self.warn(&file.lead_session_id, chain(&error)),
+        }
+        for task in tasks {
+            if let Err(error) = self.files.write_task(&file.name, task) {
+                self.warn(&file.lead_session_id, chain(&error));
+            }
+        }
+        if let Some(watch) = &self.watch {
+            watch.add(&file.name);
+        }
+    }
+
+    /// Somebody else changed a team file: what makes sense is merged, what does not is set aside and said (T-2).
+    fn edited(&self, outside: Outside) {
+        match outside {
+            Outside::Edited(file) => {
+                let (Ok(team), Ok(text)) = (Name::new(&file.name), serde_json::to_string(&file))
+                else {
+                    return;
+                };
+                self.tell(Input::TeamEdited { team, description: file.description, outside: text });
+            }
+            Outside::Damaged { team, aside } => {
+                let aside = aside.display();
+                self.warn("", format!("the file of team {team} was no team file; it is kept as {aside}, and the last good state was restored"));
+            }
+            Outside::Deleted { team } => {
+                self.warn("", format!("the file of team {team} was deleted; it was written again. `coordctl team delete` removes a team"));
+            }
+        }
+    }
+}
+
+fn listing(held: &Scratchpad) -> Result<Response, ScratchpadError> {
+    let listing = held.list()?;
+    let files = listing
+        .entries
+        .into_iter()
+        .map(|it| FileRow { path: it.path, bytes: it.bytes, modified_ms: it.modified_ms })
+        .collect();
+    Ok(Response::Files { root: held.path().display().to_string(), files, truncated: listing.cut })
+}
+
+fn remove_scratchpad(held: Scratchpad, removed: &mut Vec<String>, kept: &mut Vec<String>) {
+    let path = held.path().display().to_string();
+    match held.remove() {
+        Ok(removal) => {
+            if removal.is_complete() {
+                removed.push(path);
+            }
+            kept.extend(
+                removal.kept.iter().map(|it| format!("{}: {}", it.path.display(), it.reason)),
+            );
+        }
+        Err(error) => kept.push(format!("{path}: {}", chain(&error))),
+    }
+}

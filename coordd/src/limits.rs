@@ -1,0 +1,50 @@
+//! Every bound of the shell, with its reason. The core's are in `coordd-core`, the codecs' in `proto`.
+
+use std::time::Duration;
+
+/// Inputs that wait for the reactor. A peer that finds it full waits, and costs only itself.
+pub(crate) const INPUTS_WAITING_MAX: usize = 1_024;
+/// Inputs in one batch, and so in one transaction: more would delay the first reply for little gain.
+pub(crate) const BATCH_LEN_MAX: usize = 256;
+/// Messages that wait to be written to one peer. A peer that lets this fill up is closed, or, for events, told of a gap.
+pub(crate) const OUTBOX_LEN_MAX: usize = 1_024;
+/// Calls of one peer that are not answered yet; some wait for people. More are not read until one is answered.
+pub(crate) const CALLS_OPEN_MAX: usize = 256;
+/// Connections at once: 1,000 agents and everything else, below the usual limit of descriptors once raised.
+pub(crate) const PEERS_MAX: usize = 2_048;
+/// Connections that have not said hello (rel-81).
+pub(crate) const STRANGERS_MAX: usize = 32;
+/// From connecting to a whole hello (rel-81).
+pub(crate) const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
+/// From the first to the last byte of a message (rel-81).
+pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
+/// For writing one message to a peer that does not read.
+pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long accepting rests when there are no descriptors left (rel-45).
+pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// Things to be done that wait for the shell. The core makes at most a few for each input; full means that something is stuck.
+pub(crate) const JOBS_WAITING_MAX: usize = 16_384;
+/// Processes being started at once: a mass restore must not drown the machine (rel-55).
+pub(crate) const SPAWNS_AT_ONCE_MAX: usize = 4;
+/// Things that wait for the hub. Streamed text beyond it is dropped, and said as a gap.
+pub(crate) const HUB_WAITING_MAX: usize = 4_096;
+/// Events kept for those who reconnect.
+pub(crate) const EVENTS_KEPT_MAX: usize = 4_096;
+/// Live entries held for a viewer while it is sent the past.
+pub(crate) const CATCH_UP_LEN_MAX: usize = 4_096;
+/// Entries from before that an attached viewer gets at most.
+pub(crate) const HISTORY_LEN_MAX: u32 = 2_000;
+/// Entries in one page of a transcript.
+pub(crate) const PAGE_LEN_MAX: u32 = 500;
+/// Bytes of entries in one page, so that the page fits into a frame.
+pub(crate) const PAGE_BYTES_MAX: usize = 512 * 1024;
+/// Bytes of a transcript that are searched for a page, from its end.
+pub(crate) const TRANSCRIPT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of one environment.
+pub(crate) const ENV_BYTES_MAX: usize = 256 * 1024;
+/// The user's own agent definitions that are looked at.
+pub(crate) const DEFINITIONS_MAX: usize = 200;
+/// Records in the store, beyond those of a snapshot, that make a clean-up at start worth its time.
+pub(crate) const RECORDS_STALE_MAX: usize = 2_000;
+/// How long ending waits for replies to be written and jobs to be done.
+pub(crate) const ENDING_TIME_MAX: Duration = Duration::from_secs(2);

@@ -1,0 +1,103 @@
+//! The socket: who may connect, and how many.
+//!
+//! The kernel's word on a peer's user is checked before a byte is read (D-2). Under systemd the socket is the
+//! manager's, and is never unlinked here. Otherwise a stale one is replaced while the instance lock is held, and a
+//! live one never (rel-22, rel-23).
+
+use crate::limits;
+use crate::peer::{self, Routes};
+use anyhow::Context as _;
+use coordd_core::id::PeerId;
+use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::traits::StreamCommon as _;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
+use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+/// Makes the socket. The caller holds the instance lock.
+pub(crate) fn bind(path: &Path) -> anyhow::Result<Listener> {
+    if path.symlink_metadata().is_ok() {
+        // With the lock in hand nobody else serves here, unless the lock file was deleted under a running daemon.
+        if UnixStream::connect(path).is_ok() {
+            anyhow::bail!(
+                "{} is served by another process; end it, or set COORDD_SOCKET to another path",
+                path.display()
+            );
+        }
+        std::fs::remove_file(path)
+            .with_context(|| format!("removing the stale socket {}", path.display()))?;
+    }
+    let name = path
+        .to_fs_name::<GenericFilePath>()
+        .with_context(|| format!("using {} as a socket", path.display()))?;
+    let options = ListenerOptions::new().name(name).mode(0o600);
+    options.create_tokio().with_context(|| format!("listening on {}", path.display()))
+}
+
+/// Takes over the socket that the manager made.
+pub(crate) fn adopt(listener: UnixListener) -> anyhow::Result<Listener> {
+    listener.set_nonblocking(true).context("preparing the manager's socket")?;
+    let fd = std::os::fd::OwnedFd::from(listener);
+    let listener = interprocess::os::unix::uds_local_socket::tokio::Listener::try_from(fd);
+    listener
+        .map(Listener::from)
+        .map_err(|_| anyhow::anyhow!("the manager's socket is no unix stream listener"))
+}
+
+/// Accepts until it is told to end. Then its peers get what is queued for them, as far as they take it in time.
+pub(crate) async fn serve(listener: Listener, routes: Routes, end: oneshot::Receiver<()>) {
+    let mut peers = JoinSet::new();
+    tokio::select! {
+        () = accept(&listener, routes, &mut peers) => {}
+        // Told, or nobody is left who could tell.
+        _ = end => {}
+    }
+    let rest = async { while peers.join_next().await.is_some() {} };
+    let _all_ended = tokio::time::timeout(limits::ENDING_TIME_MAX, rest).await;
+}
+
+async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
+    let strangers = Arc::new(Semaphore::new(limits::STRANGERS_MAX));
+    let places = Arc::new(Semaphore::new(limits::PEERS_MAX));
+    let own = rustix::process::geteuid().as_raw();
+    let mut count = 0;
+    loop {
+        while peers.try_join_next().is_some() {}
+        // Taken before accepting, so that whoever finds no place waits in the kernel's queue, unserved and at no cost.
+        let (Ok(place), Ok(stranger)) = (
+            Arc::clone(&places).acquire_owned().await,
+            Arc::clone(&strangers).acquire_owned().await,
+        ) else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                // EMFILE and its like: the queue would report the same at once, for ever.
+                tracing::warn!(%error, "accepting failed; resting");
+                tokio::time::sleep(limits::ACCEPT_REST).await;
+                continue;
+            }
+        };
+        if !is_own(&stream, own) {
+            tracing::warn!("a connection from another user was closed");
+            continue;
+        }
+        count += 1;
+        let routes = routes.clone();
+        peers.spawn(async move {
+            peer::serve(PeerId(count), &stream, &stream, routes, stranger).await;
+            drop(place);
+        });
+    }
+}
+
+/// Whether the kernel says that the peer is this user.
+fn is_own(stream: &Stream, own: u32) -> bool {
+    stream.peer_creds().is_ok_and(|creds| creds.euid() == Some(own))
+}

@@ -1,0 +1,311 @@
+//! One connection: bytes to messages and back, with the bounds that keep a slow or hostile peer its own problem.
+//!
+//! ```text
+//!   first byte 0x00 ─▶ preamble ─▶ frames ─┐
+//!                                          ├─▶ hello (within 5 s) ─▶ calls and reports ─▶ end
+//!   anything else ─────────────▶ lines ────┘
+//! ```
+//!
+//! A reader and a writer share nothing but the count of open calls. A message must be whole within 30 s of its first
+//! byte; a malformed one gets one error and ends the connection. Nothing here decides who may do what.
+
+mod codec;
+
+use crate::hub::Hub;
+use crate::limits;
+use crate::reactor::Arrival;
+use codec::{Codec, Decoder};
+use coordd_core::id::{AgentId, PeerId};
+use coordd_core::input::Credentials;
+use proto::error::{ErrorBody, ErrorCode};
+use proto::hello::{Hello, REVISION};
+use proto::request::Request;
+use proto::{FromDaemon, ToDaemon, frame};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// What goes out to a peer.
+#[derive(Clone, Debug)]
+pub(crate) enum Out {
+    /// For this peer alone.
+    Own(Box<FromDaemon>),
+    /// For several, encoded by each.
+    Shared(Arc<FromDaemon>),
+}
+
+/// How the reactor and the hub reach a peer. Cheap to clone; none of it blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    outbox: mpsc::Sender<Out>,
+    closing: Arc<Closing>,
+    agent: Arc<OnceLock<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Closing {
+    now: Notify,
+    why: OnceLock<ErrorBody>,
+}
+
+impl Handle {
+    /// A handle with its receiving end.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Out>) {
+        let (outbox, out) = mpsc::channel(limits::OUTBOX_LEN_MAX);
+        (Self { outbox, closing: Arc::default(), agent: Arc::default() }, out)
+    }
+
+    /// Queues a message. Says no when the peer does not read.
+    pub(crate) fn tell(&self, message: FromDaemon) -> bool {
+        !matches!(
+            self.outbox.try_send(Out::Own(Box::new(message))),
+            Err(mpsc::error::TrySendError::Full(_))
+        )
+    }
+
+    /// Queues a message that others get too. Says no when the peer does not read.
+    pub(crate) fn share(&self, message: &Arc<FromDaemon>) -> bool {
+        !matches!(
+            self.outbox.try_send(Out::Shared(Arc::clone(message))),
+            Err(mpsc::error::TrySendError::Full(_))
+        )
+    }
+
+    /// Waits for room, then queues. For tasks that send a lot to one peer. Says no when the peer is gone.
+    pub(crate) async fn send(&self, message: FromDaemon) -> bool {
+        self.outbox.send(Out::Own(Box::new(message))).await.is_ok()
+    }
+
+    /// Ends the connection after telling why.
+    pub(crate) fn close(&self, why: Option<ErrorBody>) {
+        if let Some(why) = why {
+            self.closing.why.get_or_init(|| why);
+        }
+        self.closing.now.notify_one();
+    }
+
+    /// Remembers whose reports these are.
+    pub(crate) fn speaks_for(&self, agent: Option<&AgentId>) {
+        if let Some(agent) = agent {
+            self.agent.get_or_init(|| agent.to_string());
+        }
+    }
+}
+
+/// Where a connection's messages go.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    pub(crate) reactor: mpsc::Sender<Arrival>,
+    pub(crate) hub: Hub,
+}
+
+/// Serves one connection to its end. `greeted` is dropped once the peer has said hello.
+pub(crate) async fn serve<R, W, G>(peer: PeerId, mut from: R, mut to: W, routes: Routes, greeted: G)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let deadline = Instant::now() + limits::HELLO_TIME_MAX;
+    let begun = timeout_at(deadline, begin(&mut from, &mut to)).await;
+    let (mut decoder, codec, hello) = match begun {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(Failed { codec, error })) => return refuse(&mut to, codec, error).await,
+        Err(_) => {
+            let error = ErrorBody::new(ErrorCode::NoHello, "no hello came within 5 seconds");
+            return refuse(&mut to, Codec::Lines, Some(error)).await;
+        }
+    };
+    drop(greeted);
+    let (handle, out) = Handle::new();
+    let credentials = hello.agent.map(|it| Credentials {
+        agent: AgentId(it.agent),
+        incarnation: it.incarnation,
+        token: it.token,
+    });
+    tracing::debug!(%peer, codec = codec.name(), program = %hello.program.chars().take(64).collect::<String>().escape_debug(), "hello");
+    let opened = Arrival::Opened { peer, handle: handle.clone(), credentials };
+    if routes.reactor.send(opened).await.is_err() {
+        return;
+    }
+    let calls = Semaphore::new(limits::CALLS_OPEN_MAX);
+    let reading = read(peer, &mut from, &mut decoder, &routes, &handle, &calls);
+    let writing = write(&mut to, codec, out, &calls);
+    // Whichever ends first ends the connection; what is queued for the peer is still written when its reading side ended.
+    let ended = tokio::select! {
+        ended = reading => ended,
+        () = writing => None,
+        () = handle.closing.now.notified() => handle.closing.why.get().cloned(),
+    };
+    let _gone = routes.reactor.send(Arrival::Closed { peer }).await;
+    if let Some(error) = ended {
+        refuse(&mut to, codec, Some(error)).await;
+    }
+}
+
+/// Why a connection did not come about.
+struct Failed {
+    codec: Codec,
+    error: Option<ErrorBody>,
+}
+
+/// Finds out the codec and reads the hello.
+async fn begin<R, W>(from: &mut R, to: &mut W) -> Result<(Decoder, Codec, Hello), Failed>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let quiet = |_| Failed { codec: Codec::Lines, error: None };
+    let first = from.read_u8().await.map_err(quiet)?;
+    let codec = if first == 0 { Codec::Frames } else { Codec::Lines };
+    let mut decoder = codec.decoder();
+    if codec == Codec::Frames {
+        let mut preamble = [0; frame::PREAMBLE_LEN];
+        if let Some(rest) = preamble.get_mut(1..) {
+            from.read_exact(rest).await.map_err(quiet)?;
+        }
+        let Some(theirs) = frame::read_preamble(&preamble) else {
+            let error =
+                ErrorBody::new(ErrorCode::Malformed, "this is neither a preamble nor a JSON line");
+            return Err(Failed { codec: Codec::Lines, error: Some(error) });
+        };
+        to.write_all(&frame::preamble(REVISION)).await.map_err(quiet)?;
+        if theirs != REVISION {
+            // The peer reads our revision and comes back with JSON Lines.
+            return Err(Failed { codec, error: None });
+        }
+    } else {
+        decoder.feed(&[first]);
+    }
+    let message =
+        next(from, &mut decoder).await.map_err(|error| Failed { codec, error: Some(error) })?;
+    let Some(message) = message else { return Err(Failed { codec, error: None }) };
+    let ToDaemon::Hello(hello) = message else {
+        let error = ErrorBody::new(ErrorCode::NoHello, "the first message must be a hello")
+            .hint("send {\"hello\":{\"protocol\":1}} first");
+        return Err(Failed { codec, error: Some(error) });
+    };
+    match proto::hello::check_protocol(hello.protocol) {
+        Ok(()) => Ok((decoder, codec, hello)),
+        Err(why) => Err(Failed { codec, error: Some(ErrorBody::new(ErrorCode::Version, why)) }),
+    }
+}
+
+/// The next message, or nothing at the end of the stream. No bound on how long it takes to begin.
+async fn next<R: AsyncRead + Unpin>(
+    from: &mut R,
+    decoder: &mut Decoder,
+) -> Result<Option<ToDaemon>, ErrorBody> {
+    let mut chunk = vec![0; 16 * 1024];
+    let mut deadline = None;
+    loop {
+        if let Some(message) = decoder.next()? {
+            return Ok(Some(message));
+        }
+        if decoder.is_inside() && deadline.is_none() {
+            deadline = Some(Instant::now() + limits::MESSAGE_TIME_MAX);
+        }
+        let reading = from.read(&mut chunk);
+        let read = match deadline {
+            None => reading.await,
+            Some(at) => timeout_at(at, reading).await.map_err(|_| {
+                ErrorBody::new(
+                    ErrorCode::Malformed,
+                    "a message was not whole within 30 seconds of its first byte",
+                )
+            })?,
+        };
+        match read {
+            Ok(0) | Err(_) => return Ok(None),
+            Ok(len) => decoder.feed(chunk.get(..len).unwrap_or_default()),
+        }
+    }
+}
+
+/// Reads until the peer ends or breaks a rule, which is returned.
+async fn read<R: AsyncRead + Unpin>(
+    peer: PeerId,
+    from: &mut R,
+    decoder: &mut Decoder,
+    routes: &Routes,
+    handle: &Handle,
+    calls: &Semaphore,
+) -> Option<ErrorBody> {
+    loop {
+        let message = match next(from, decoder).await {
+            Ok(Some(message)) => message,
+            Ok(None) => return drained(calls).await,
+            Err(error) => return Some(error),
+        };
+        match message {
+            ToDaemon::Hello(_) => {
+                return Some(ErrorBody::new(ErrorCode::Malformed, "hello was said already"));
+            }
+            ToDaemon::Call(call) => {
+                // Given back by the writer, with the answer.
+                calls.acquire().await.ok()?.forget();
+                let definitions = definitions(&call.request).await;
+                let call = Arrival::Call { peer, call: Box::new(call), definitions };
+                routes.reactor.send(call).await.ok()?;
+            }
+            ToDaemon::Report(report) => {
+                let Some(agent) = handle.agent.get() else {
+                    return Some(ErrorBody::new(ErrorCode::Forbidden, "only agents report"));
+                };
+                routes.hub.report(agent, report);
+            }
+        }
+    }
+}
+
+/// A peer that has closed its sending side still gets the answers to what it asked, for a while.
+async fn drained(calls: &Semaphore) -> Option<ErrorBody> {
+    let all = u32::try_from(limits::CALLS_OPEN_MAX).unwrap_or(u32::MAX);
+    let _answered = timeout(Duration::from_secs(10), calls.acquire_many(all)).await;
+    None
+}
+
+/// The user's own agent definitions, for a new session; off the runtime's thread, since a home folder may be slow.
+async fn definitions(request: &Request) -> Vec<String> {
+    let Request::SessionNew { session } = request else { return Vec::new() };
+    let Some(home) = session.env.get("HOME").cloned() else { return Vec::new() };
+    tokio::task::spawn_blocking(move || crate::environment::definitions(&home))
+        .await
+        .unwrap_or_default()
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    to: &mut W,
+    codec: Codec,
+    mut out: mpsc::Receiver<Out>,
+    calls: &Semaphore,
+) {
+    while let Some(message) = out.recv().await {
+        let message = match &message {
+            Out::Own(message) => message.as_ref(),
+            Out::Shared(message) => message.as_ref(),
+        };
+        let bytes = codec.encode(message);
+        let written = timeout(limits::WRITE_TIME_MAX, to.write_all(&bytes)).await;
+        if matches!(message, FromDaemon::Reply(_)) {
+            calls.add_permits(1);
+        }
+        if !matches!(written, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// Tells a peer why, if there is something to tell, and ends.
+async fn refuse<W: AsyncWrite + Unpin>(to: &mut W, codec: Codec, error: Option<ErrorBody>) {
+    if let Some(error) = error {
+        tracing::info!(code = ?error.code, message = %error.message, "a connection is ended");
+        let bytes = codec.encode(&FromDaemon::Closing(error));
+        let _written = timeout(limits::WRITE_TIME_MAX, to.write_all(&bytes)).await;
+    }
+    let _ended = to.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Keeps what the daemon was started with from its children (rel-35).
+//!
+//! Everything that the daemon opens itself is closed on exec. What it inherited, from a shell or a build tool, may not
+//! be, and would stay open in every agent process and its tools.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+
+/// The first descriptor that is not standard input, output or error.
+const FIRST: i32 = 3;
+
+/// Marks every descriptor but the standard three as closed on exec. Called once, at the start.
+pub(crate) fn keep_from_children() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        tracing::warn!("/proc is not there, so inherited files stay open in agent processes");
+        return;
+    };
+    let numbers = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|it| *it >= FIRST) {
+        // SAFETY: the number was just read from the table of open files. It is used for nothing but setting a flag, which
+        // is right for every descriptor here, also if another thread closed it and opened something else meanwhile.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        // Closed meanwhile: then there is nothing to keep.
+        let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::io::fcntl_getfd;
+
+    use super::*;
+
+    #[test]
+    fn rel35_an_inherited_descriptor_is_closed_on_exec() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        assert!(file.as_raw_fd() >= FIRST);
+        keep_from_children();
+        assert_eq!(fcntl_getfd(&file).unwrap(), FdFlags::CLOEXEC);
+    }
+}

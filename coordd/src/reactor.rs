@@ -1,0 +1,259 @@
+//! The one loop: take, decide, commit, act.
+//!
+//! ```text
+//!  peers ──┐                                                ┌──▶ outboxes of peers
+//!  jobs ───┼──▶ inputs ──▶ sort ──▶ turn ──▶ commit ──▶ act ┼──▶ jobs (processes, files)
+//!  clock ──┘  (bounded)                     (one fsync)     └──▶ hub (events)
+//! ```
+//!
+//! It runs on a thread of its own, since `commit` blocks in fsync. Nothing is visible outside before it is durable, and a
+//! failed commit ends the daemon: memory would be ahead of the disk. It never waits for a peer: a peer whose
+//! outbox is full is closed. It alone touches the core's state.
+
+mod act;
+mod order;
+
+use crate::clock::{self, Clock};
+use crate::hub::Hub;
+use crate::jobs::Jobs;
+use crate::limits;
+use crate::peer::Handle;
+use crate::store::Store;
+use crate::translate::{self, Facts};
+use anyhow::Context as _;
+use coordd_core::id::{PeerId, SessionId};
+use coordd_core::input::Credentials;
+use coordd_core::{Core, Effect, Input, Moment, Record, Step};
+use proto::error::ErrorBody;
+use proto::request::Request;
+use std::collections::{BTreeMap, HashMap};
+use tokio::sync::mpsc;
+
+/// Something that reached the reactor.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A peer said hello.
+    Opened {
+        /// The connection.
+        peer: PeerId,
+        /// How to reach it.
+        handle: Handle,
+        /// Set when an agent speaks.
+        credentials: Option<Credentials>,
+    },
+    /// A connection ended.
+    Closed {
+        /// The connection.
+        peer: PeerId,
+    },
+    /// A peer asks for something.
+    Call {
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: Box<proto::Call>,
+        /// The user's own agent definitions, looked up for a new session.
+        definitions: Vec<String>,
+    },
+    /// Something else happened.
+    Input(Input),
+    /// Somebody wants to know whether the loop still turns.
+    Alive(tokio::sync::oneshot::Sender<()>),
+}
+
+/// The loop with all that it owns.
+pub(crate) struct Reactor<S> {
+    pub(crate) core: Core,
+    pub(crate) store: S,
+    pub(crate) clock: Clock,
+    pub(crate) arrivals: mpsc::Receiver<Arrival>,
+    pub(crate) jobs: Jobs,
+    pub(crate) hub: Hub,
+    pub(crate) facts: Facts,
+    pub(crate) config: crate::config::Config,
+    pub(crate) envs: crate::environment::Environments,
+    pub(crate) peers: HashMap<PeerId, Handle>,
+    /// Sessions and running agents, as they were last told to the service manager.
+    pub(crate) status: (usize, usize),
+}
+
+/// What one batch came to, before it is committed.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Record>,
+    effects: Vec<Effect>,
+}
+
+impl<S: Store> Reactor<S> {
+    /// Runs until the core says that the daemon is to end.
+    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
+        let mut arrived = Vec::with_capacity(limits::BATCH_LEN_MAX);
+        if self.batch(vec![Arrival::Input(Input::Started)])? {
+            return Ok(());
+        }
+        loop {
+            let deadline = self.clock.instant_of(self.core.live.next_deadline());
+            let waiting = self.arrivals.recv_many(&mut arrived, limits::BATCH_LEN_MAX);
+            if let Ok(0) = tokio::time::timeout_at(deadline.into(), waiting).await {
+                return Ok(());
+            }
+            // Not only when nothing arrived: a busy queue must not starve the timers.
+            if self.clock.monotonic_ms() >= self.core.live.next_deadline() {
+                arrived.push(Arrival::Input(Input::Tick));
+            }
+            if self.batch(order::by_urgency(&mut arrived))? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a batch to its end. Returns whether the daemon is to end.
+    fn batch(&mut self, arrived: Vec<Arrival>) -> anyhow::Result<bool> {
+        let mut batch = Batch::default();
+        for arrival in arrived {
+            self.take(arrival, &mut batch)?;
+        }
+        if !batch.records.is_empty() {
+            let lines =
+                batch.records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+            let lines = lines.context("writing records as JSON")?;
+            self.store.commit(&lines).context("committing to the store")?;
+        }
+        self.say_status();
+        let mut ends = false;
+        for effect in batch.effects {
+            ends |= effect == Effect::Exit;
+            self.act(effect);
+        }
+        Ok(ends)
+    }
+
+    /// One line for `systemctl status`, when it changed.
+    fn say_status(&mut self) {
+        let now = (self.core.durable.sessions.len(), self.core.live.links.len());
+        if self.status != now {
+            self.status = now;
+            crate::sd::status(&format!("serving {} sessions, {} agents running", now.0, now.1));
+        }
+    }
+
+    fn take(&mut self, arrival: Arrival, batch: &mut Batch) -> anyhow::Result<()> {
+        match arrival {
+            Arrival::Opened { peer, handle, credentials } => {
+                self.peers.insert(peer, handle);
+                self.turn(Input::Connected { peer, credentials }, batch)?;
+            }
+            Arrival::Closed { peer } => {
+                self.peers.remove(&peer);
+                self.hub.forget(peer);
+                self.turn(Input::Disconnected { peer }, batch)?;
+            }
+            Arrival::Call { peer, call, definitions } => {
+                self.call(peer, *call, definitions, batch)?;
+            }
+            Arrival::Input(input) => {
+                self.turn(input, batch)?;
+            }
+            Arrival::Alive(asker) => {
+                // Whoever asked may have given up.
+                let _told = asker.send(());
+            }
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        peer: PeerId,
+        mut call: proto::Call,
+        definitions: Vec<String>,
+        batch: &mut Batch,
+    ) -> anyhow::Result<()> {
+        let env = self.environment(&mut call.request);
+        let request = match translate::request(call.request, definitions) {
+            Ok(request) => request,
+            Err(error) => {
+                self.reply(peer, call.id, proto::Outcome::Error(error));
+                return Ok(());
+            }
+        };
+        tracing::debug!(%peer, call = call.id, request = request.kind().as_str(), "call");
+        let input = Input::Request { peer, call: call.id, key: call.key, request };
+        let opened = self.turn(input, batch)?;
+        if let (Some(env), Some(session)) = (env, opened) {
+            self.keep_environment(&session, env)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the environment out of a request that brings one, and puts the daemon's own settings in.
+    fn environment(&self, request: &mut Request) -> Option<BTreeMap<String, String>> {
+        if let Request::SessionNew { session } = request {
+            session.scratchpad &= self.config.scratchpad;
+            if session.workers == 0 {
+                session.workers = self.config.workers;
+            }
+            Some(std::mem::take(&mut session.env))
+        } else if let Request::SessionResume { env, .. } = request
+            && !env.is_empty()
+        {
+            Some(std::mem::take(env))
+        } else {
+            None
+        }
+    }
+
+    /// Before the commit that makes the session: one that exists has its environment.
+    fn keep_environment(
+        &mut self,
+        session: &SessionId,
+        env: BTreeMap<String, String>,
+    ) -> anyhow::Result<()> {
+        self.envs
+            .keep(session, env)
+            .with_context(|| format!("writing the environment of session {session}"))
+    }
+
+    /// Gives one input to the core. Returns the session that is opened by it, if one is.
+    fn turn(&mut self, input: Input, batch: &mut Batch) -> anyhow::Result<Option<SessionId>> {
+        let now = Moment {
+            wall_ms: clock::wall_ms(),
+            mono_ms: self.clock.monotonic_ms(),
+            random: clock::random().context("drawing random numbers")?,
+        };
+        if tracing::enabled!(tracing::Level::TRACE) {
+            tracing::trace!(input = order::name(&input), "input");
+        }
+        let Step { records, effects } = self.core.turn(&now, input);
+        let opened = effects.iter().find_map(|effect| {
+            if let Effect::OpenSession { session, .. } = effect {
+                Some(session.clone())
+            } else {
+                None
+            }
+        });
+        batch.records.extend(records);
+        batch.effects.extend(effects);
+        Ok(opened)
+    }
+
+    /// Answers a call. A peer that does not read its answers is closed.
+    fn reply(&mut self, peer: PeerId, id: u64, outcome: proto::Outcome) {
+        self.tell(peer, proto::FromDaemon::Reply(proto::Reply { id, outcome }));
+    }
+
+    fn tell(&mut self, peer: PeerId, message: proto::FromDaemon) {
+        if let Some(handle) = self.peers.get(&peer)
+            && !handle.tell(message)
+        {
+            tracing::warn!(%peer, "a peer that does not read is closed");
+            self.close(peer, None);
+        }
+    }
+
+    fn close(&mut self, peer: PeerId, why: Option<ErrorBody>) {
+        if let Some(handle) = self.peers.remove(&peer) {
+            handle.close(why);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Carrying out effects. None of it blocks and none of it fails: how it went comes back as an input.
+
+use super::Reactor;
+use crate::hub::Viewer;
+use crate::jobs::{Job, SessionJob, TeamJob};
+use crate::store::Store;
+use crate::translate;
+use coordd_core::Effect;
+use coordd_core::effect::Order;
+use coordd_core::id::{AgentId, PeerId};
+use proto::response::Response as R;
+use proto::{FromDaemon, Outcome};
+
+impl<S: Store> Reactor<S> {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one short arm for each effect, and none may be forgotten"
+    )]
+    pub(super) fn act(&mut self, effect: Effect) {
+        match effect {
+            Effect::Welcome { peer, agent } => {
+                if let Some(handle) = self.peers.get(&peer) {
+                    handle.speaks_for(agent.as_ref());
+                }
+                self.tell(peer, FromDaemon::Welcome(self.hub.welcome()));
+            }
+            Effect::Close { peer, denial } => {
+                self.close(peer, Some(translate::error_body(&denial)));
+            }
+            Effect::Reply { peer, call, outcome } => {
+                let outcome =
+                    outcome.and_then(|answer| translate::response(&self.core, &self.facts, answer));
+                match outcome {
+                    // Only the hub knows what agents are doing at this moment.
+                    Ok(response) => self.answer(peer, call, response),
+                    Err(denial) => {
+                        self.reply(peer, call, Outcome::Error(translate::error_body(&denial)));
+                    }
+                }
+            }
+            Effect::Deliver { peer, message } => {
+                if let Some(order) = translate::deliver(&self.core, message) {
+                    self.tell(peer, FromDaemon::Order(order));
+                }
+            }
+            Effect::Order { peer, order } => {
+                let order = match order {
+                    Order::Stop { by } => {
+                        proto::agent::Order::Stop { reason: format!("stopped by {by}") }
+                    }
+                    Order::Interrupt => proto::agent::Order::Interrupt {},
+                };
+                self.tell(peer, FromDaemon::Order(order));
+            }
+            Effect::Spawn { agent } => self.spawn(&agent),
+            Effect::Watch { agent, incarnation, process } => {
+                let dir = self.agent_dir(&agent);
+                self.jobs.push(Job::Watch { agent, incarnation, process, dir });
+            }
+            Effect::Kill { agent, incarnation, process } => {
+                let dir = self.agent_dir(&agent);
+                self.jobs.push(Job::Kill { agent, incarnation, process, dir });
+            }
+            Effect::OpenSession { session, create } => self.open_session(&session, create),
+            Effect::RemoveSession { session, scratchpad: _, team, peer, call } => {
+                let Some(handle) = self.peers.get(&peer).cloned() else {
+                    self.jobs.push(Job::Session(SessionJob::Remove { session, team, reply: None }));
+                    return;
+                };
+                self.envs.forget(&session);
+                self.jobs.push(Job::Session(SessionJob::Remove {
+                    session,
+                    team,
+                    reply: Some((handle, call)),
+                }));
+            }
+            Effect::WriteTeam { team } => {
+                if let Some((file, tasks)) = crate::jobs::team_file(&self.core, &team) {
+                    self.jobs.push(Job::Team(TeamJob::Write { file: Box::new(file), tasks }));
+                }
+            }
+            Effect::RemoveTeam { team, session, peer, call } => {
+                let reply = self.peers.get(&peer).cloned().map(|handle| (handle, call));
+                let cwd = self
+                    .core
+                    .durable
+                    .sessions
+                    .get(&session)
+                    .map(|it| it.cwd.clone())
+                    .unwrap_or_default();
+                let tmp = self.tmp_of(&session);
+                self.jobs.push(Job::Team(TeamJob::Remove { team, session, cwd, tmp, reply }));
+            }
+            Effect::ReadTranscript { agent, from, limit, peer, call } => {
+                let (Some(handle), Some(of)) =
+                    (self.peers.get(&peer).cloned(), self.core.durable.agents.get(&agent))
+                else {
+                    return;
+                };
+                let path = self.facts.transcript(of).into();
+                self.jobs.push(Job::ReadTranscript { path, from, limit, reply: (handle, call) });
+            }
+            Effect::ReadScratchpad { session, path, peer, call } => {
+                if let Some(handle) = self.peers.get(&peer).cloned() {
+                    self.jobs.push(Job::Session(SessionJob::Read {
+                        session,
+                        path,
+                        reply: (handle, call),
+                    }));
+                }
+            }
+            Effect::Subscribe { session, after, peer, call } => {
+                if let Some(handle) = self.peers.get(&peer).cloned() {
+                    self.hub.subscribe(peer, handle, session.map(|it| it.to_string()), after, call);
+                }
+            }
+            Effect::Attach { session, agent, history, peer, call } => {
+                let (Some(handle), Some(of)) =
+                    (self.peers.get(&peer).cloned(), self.core.durable.agents.get(&agent))
+                else {
+                    return;
+                };
+                let viewer = Viewer {
+                    session: session.to_string(),
+                    agent: agent.to_string(),
+                    name: of.name.to_string(),
+                    transcript: self.facts.transcript(of).into(),
+                    history,
+                };
+                self.hub.attach(peer, handle, viewer, call);
+            }
+            Effect::Publish { session, event } => {
+                if let Some(event) = translate::event(&self.core, &self.facts, &session, &event) {
+                    tracing::debug!(session = %session, event = event_name(&event), "event");
+                    self.hub.publish(&session.to_string(), event);
+                }
+            }
+            Effect::Exit => {}
+        }
+    }
+
+    fn answer(&mut self, peer: PeerId, call: u64, response: R) {
+        let Some(handle) = self.peers.get(&peer).cloned() else { return };
+        if matches!(&response, R::SessionDetail { .. } | R::Agent { .. }) {
+            self.hub.answer(handle, call, response);
+        } else {
+            self.reply(peer, call, Outcome::Ok(Box::new(response)));
+        }
+    }
+
+    fn agent_dir(&self, agent: &AgentId) -> Option<std::path::PathBuf> {
+        self.core.durable.agents.get(agent).map(|it| self.facts.agent_dir(it).into())
+    }
+
+    fn spawn(&mut self, id: &AgentId) {
+        let Some(agent) = self.core.durable.agents.get(id) else { return };
+        let Some(session) = self.core.durable.sessions.get(&agent.session) else { return };
+        // The scratchpad is looked at before every start: a cleaner may have taken it (rel-7).
+        if session.scratchpad.is_some() {
+            let tmp = self
+                .envs
+                .of(&session.id)
+                .get("CLAUDE_CODE_TMPDIR")
+                .filter(|it| !it.is_empty())
+                .cloned();
+            let (id, cwd) = (session.id.clone(), session.cwd.clone());
+            self.jobs.push(Job::Session(SessionJob::Open { session: id, cwd, tmp, create: false }));
+        }
+        let env = self.envs.of(&session.id);
+        let bootstrap = translate::bootstrap(&self.facts, session, agent, env);
+        tracing::info!(agent = %id, incarnation = agent.incarnation, session = %session.id, "starting an agent");
+        self.jobs.push(Job::Spawn { bootstrap: Box::new(bootstrap) });
+    }
+
+    /// Where a session's scratchpad is made, when its client said so.
+    fn tmp_of(&mut self, session: &coordd_core::id::SessionId) -> Option<String> {
+        self.envs.of(session).get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty()).cloned()
+    }
+
+    fn open_session(&mut self, id: &coordd_core::id::SessionId, create: bool) {
+        let Some(session) = self.core.durable.sessions.get(id) else { return };
+        if session.scratchpad.is_some() {
+            let cwd = session.cwd.clone();
+            let tmp = self.tmp_of(id);
+            self.jobs.push(Job::Session(SessionJob::Open {
+                session: id.clone(),
+                cwd,
+                tmp,
+                create,
+            }));
+        }
+    }
+}
+
+fn event_name(event: &proto::event::Event) -> &'static str {
+    use proto::event::Event as E;
+    match event {
+        E::SessionCreated { .. } => "session_created",
+        E::SessionChanged { .. } => "session_changed",
+        E::SessionRemoved {} => "session_removed",
+        E::ModeSwitched { .. } => "mode_switched",
+        E::AgentCreated { .. } => "agent_created",
+        E::AgentChanged { .. } => "agent_changed",
+        E::RunEnded { .. } => "run_ended",
+        E::MessageChanged { .. } => "message_changed",
+        E::PermissionAsked { .. } => "permission_asked",
+        E::PermissionAnswered { .. } => "permission_answered",
+        E::TeamChanged { .. } => "team_changed",
+        E::TeamDeleted { .. } => "team_deleted",
+        E::TaskChanged { .. } => "task_changed",
+        E::Output { .. } => "output",
+        E::Warning { .. } => "warning",
+        E::Gap { .. } => "gap",
+        E::Entry { .. } => "entry",
+        E::Delta { .. } => "delta",
+        E::Activity { .. } => "activity",
+        E::CaughtUp {} => "caught_up",
+    }
+}

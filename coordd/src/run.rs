@@ -1,0 +1,271 @@
+//! Putting the parts together, and taking them apart.
+//!
+//! ```text
+//!  lock ▶ store ▶ replay ▶ socket ▶ reactor thread ┐
+//!                                    hub, jobs, peers, signals (this thread) ┘ ▶ … ▶ end
+//! ```
+//!
+//! Ready is told as soon as the socket is served: agents of an earlier daemon come back meanwhile.
+
+use crate::clock::{self, Clock};
+use crate::config::Config;
+use crate::environment::Environments;
+use crate::hub::Hub;
+use crate::jobs::{self, Jobs, World};
+use crate::paths::Paths;
+use crate::peer::Routes;
+use crate::reactor::{Arrival, Reactor};
+use crate::store::lock::{InstanceLock, LockError};
+use crate::store::{self, Store};
+use crate::translate::Facts;
+use crate::{limits, listener, process, sd};
+use anyhow::Context as _;
+use coordd_core::{Core, Input, Live, Record};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+/// Runs the daemon to its end.
+pub(crate) fn run() -> anyhow::Result<()> {
+    process::descriptors::keep_from_children();
+    let paths = Paths::from_env().context("finding the folders to use")?;
+    let config = Config::read(&paths.config_file).context("reading the configuration")?;
+    // Before the first thread: it takes descriptors out of the environment.
+    let handed =
+        sd::listen_fds(&paths.socket).context("taking the socket that the service manager made")?;
+    let runtime_dir = paths.open_runtime().context("opening the runtime folder")?;
+    let lock = match InstanceLock::take(&runtime_dir) {
+        Ok(lock) => lock,
+        // Whoever started this one gets what was wanted: a coordd that serves.
+        Err(error @ LockError::Busy { .. }) => {
+            tracing::info!("{error}");
+            return Ok(());
+        }
+        Err(error) => return Err(error).context("taking the instance lock"),
+    };
+    // Nothing may depend on the folder that this was started in (case D18).
+    std::env::set_current_dir("/").context("changing to /")?;
+    raise_descriptor_limit();
+    let state = Arc::new(paths.open_state().context("opening the state folder")?);
+    let opened = Opened::new(&paths)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    let ended = runtime.block_on(serve(paths, config, handed, state, opened));
+    runtime.shutdown_timeout(limits::ENDING_TIME_MAX);
+    // Last: whoever takes it finds everything at rest.
+    drop(lock);
+    ended
+}
+
+/// The store with what it held.
+struct Opened {
+    store: store::SqliteStore,
+    core: Core,
+    degraded: Vec<String>,
+}
+
+impl Opened {
+    fn new(paths: &Paths) -> anyhow::Result<Self> {
+        let path = paths.state.path().join("coordd.db");
+        let opened = store::open(&path).context("opening the store")?;
+        let mut degraded = Vec::new();
+        if let Some(damage) = opened.damage {
+            let text = format!(
+                "the store was damaged ({}): it is kept as {}, and {} records of it could be used",
+                damage.cause,
+                damage.set_aside.display(),
+                damage.rescued
+            );
+            tracing::error!("{text}");
+            degraded.push(text);
+        }
+        let mut store = opened.store;
+        let core = replay(&mut store, &mut degraded)?;
+        Ok(Self { store, core, degraded })
+    }
+}
+
+/// The state that the records make. One that this build cannot read is passed over and said, never removed.
+fn replay(store: &mut impl Store, degraded: &mut Vec<String>) -> anyhow::Result<Core> {
+    let lines = store.load().context("reading the store")?;
+    let mut core = Core { durable: coordd_core::Durable::default(), live: Live::default() };
+    let mut unread = 0_usize;
+    for line in &lines {
+        match serde_json::from_str::<Record>(line) {
+            Ok(record) => core.durable.apply(&record),
+            Err(error) => {
+                tracing::warn!(%error, "a record cannot be read");
+                unread += 1;
+            }
+        }
+    }
+    if unread > 0 {
+        degraded.push(format!(
+            "{unread} records of the store were written by another version and are passed over"
+        ));
+        // Their place in the order matters to the version that knows them, so nothing is cleaned up.
+        return Ok(core);
+    }
+    let snapshot = core.durable.snapshot();
+    if lines.len() > snapshot.len() + limits::RECORDS_STALE_MAX {
+        let lines = snapshot.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+        store
+            .replace(&lines.context("writing a snapshot as JSON")?)
+            .context("cleaning up the store")?;
+    }
+    tracing::info!(
+        records = lines.len(),
+        sessions = core.durable.sessions.len(),
+        agents = core.durable.agents.len(),
+        "state read"
+    );
+    Ok(core)
+}
+
+/// As many descriptors as the system allows: each agent and client needs one.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) =
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+    // A dump would hold keys and messages.
+    let _set = setrlimit(
+        Resource::Core,
+        Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum },
+    );
+}
+
+async fn serve(
+    paths: Paths,
+    config: Config,
+    handed: Option<std::os::unix::net::UnixListener>,
+    state: Arc<crate::paths::StateDir>,
+    opened: Opened,
+) -> anyhow::Result<()> {
+    let under_systemd = handed.is_some() || std::env::var_os("INVOCATION_ID").is_some();
+    let own_socket = handed.is_none();
+    let listener = match handed {
+        Some(handed) => listener::adopt(handed)?,
+        None => listener::bind(&paths.socket)?,
+    };
+    let boot = u64::from_be_bytes(clock::random().context("drawing random numbers")?);
+    let (hub, hub_task) = Hub::new(format!("{boot:016x}"));
+    let hub_task = tokio::task::spawn(hub_task);
+    let (reactor, arrivals) = mpsc::channel(limits::INPUTS_WAITING_MAX);
+    let (jobs, queue) = Jobs::new();
+    let facts = facts(&paths, &config, opened.degraded, under_systemd);
+    let socket = paths.socket.clone();
+    let home = config.home.clone().unwrap_or_else(|| paths.home.clone());
+    let paths = Arc::new(Paths { home, ..paths });
+    let world =
+        World { paths, state: Arc::clone(&state), reactor: reactor.clone(), hub: hub.clone() };
+    let jobs_task = tokio::task::spawn(jobs::run(world, queue));
+    let looped = Reactor {
+        core: opened.core,
+        store: opened.store,
+        clock: Clock::start(),
+        arrivals,
+        jobs,
+        hub: hub.clone(),
+        facts,
+        config,
+        envs: Environments::new(state),
+        peers: HashMap::new(),
+        status: (0, 0),
+    };
+    let (ended, end) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("reactor".to_owned()).spawn(move || {
+        let result = on_own_runtime(looped);
+        // The receiver is gone only when this thread outlived everything else.
+        let _told = ended.send(result);
+    });
+    let thread = thread.context("starting the reactor's thread")?;
+    let (close, closing) = oneshot::channel();
+    let routes = Routes { reactor: reactor.clone(), hub };
+    let peers = tokio::task::spawn(listener::serve(listener, routes, closing));
+    sd::ready("serving");
+    tracing::info!(socket = %socket.display(), "serving");
+    let result = until_end(reactor, end).await;
+    sd::stopping("ending");
+    if thread.join().is_err() {
+        tracing::error!("the reactor's thread panicked");
+    }
+    jobs_task.abort();
+    hub_task.abort();
+    // With the reactor and the hub gone, each peer ends once it has been sent what was queued for it.
+    let _told = close.send(());
+    let _ended = peers.await;
+    if own_socket {
+        remove_socket(&socket);
+    }
+    result
+}
+
+fn facts(paths: &Paths, config: &Config, degraded: Vec<String>, under_systemd: bool) -> Facts {
+    Facts {
+        pid: std::process::id(),
+        started_ms: clock::wall_ms(),
+        socket: paths.socket.display().to_string(),
+        state_dir: paths.state.path().display().to_string(),
+        home: config.home.as_ref().unwrap_or(&paths.home).display().to_string(),
+        tmp: paths.tmp.display().to_string(),
+        under_systemd,
+        degraded,
+    }
+}
+
+fn on_own_runtime<S: Store>(reactor: Reactor<S>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.context("starting the reactor's runtime")?.block_on(reactor.run())
+}
+
+/// Passes signals on until the reactor has ended. SIGTERM and SIGINT stop the agents in order, SIGUSR1 leaves them running.
+async fn until_end(
+    reactor: mpsc::Sender<Arrival>,
+    mut end: oneshot::Receiver<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut leave = signal(SignalKind::user_defined1()).context("listening for SIGUSR1")?;
+    // A terminal that goes away is no reason to end.
+    let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
+    let mut watchdog = tokio::time::interval(
+        sd::watchdog_interval().unwrap_or(std::time::Duration::from_hours(1)),
+    );
+    loop {
+        let keep_agents = tokio::select! {
+            result = &mut end => return result.unwrap_or_else(|_| Err(anyhow::anyhow!("the reactor's thread panicked"))),
+            _ = terminate.recv() => false,
+            _ = interrupt.recv() => false,
+            _ = leave.recv() => true,
+            _ = hangup.recv() => continue,
+            _ = watchdog.tick() => {
+                // Through the reactor: a ping means that it still takes and commits.
+                let (alive, answered) = oneshot::channel();
+                if reactor.try_send(Arrival::Alive(alive)).is_ok() {
+                    tokio::task::spawn(async move {
+                        if answered.await.is_ok() {
+                            sd::watchdog();
+                        }
+                    });
+                }
+                continue;
+            }
+        };
+        tracing::info!(keep_agents, "told to end");
+        let _told = reactor.send(Arrival::Input(Input::Terminate { keep_agents })).await;
+    }
+}
+
+fn remove_socket(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::warn!(%error, "the socket could not be removed");
+    }
+}

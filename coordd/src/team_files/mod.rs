@@ -1,0 +1,391 @@
+//! Teams and tasks as files, where Claude Code has them: a projection of what the core knows.
+//!
+//! ```text
+//! <home>/.claude/teams/<team>/config.json, inboxes/
+//! <home>/.claude/tasks/<team>/<n>.json
+//! ```
+//!
+//! Each file is replaced in one step. What others change in `config.json` is noticed by [`watch`]; here only the last state that
+//! was right is kept, so that an edit can be told from a write of our own and damage can be undone. It must not decide
+//! what an edit means.
+
+pub(crate) mod watch;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use proto::team::{TaskFile, TeamFile};
+
+use crate::dir::{Content, Demand, Dir, DirError, FileError, Kept};
+
+const CONFIG: &str = "config.json";
+
+/// Longest team file that is read. A member takes a few hundred bytes.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest name of a team or a task.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Why a team's files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TeamFilesError {
+    #[error(
+        "{name:?} cannot be the name of a team; use at most {NAME_BYTES_MAX} of `a-z`, `0-9` and `-`, beginning with a letter or digit"
+    )]
+    BadTeam { name: String },
+    #[error("{id:?} cannot be the number of a task; use digits")]
+    BadTask { id: String },
+    #[error("the folder for the files of teams cannot be used; mend what is named")]
+    Folder { source: DirError },
+    #[error("a file of team {team} cannot be written; mend what is named")]
+    File { team: String, source: FileError },
+    #[error(
+        "a file of team {team} cannot be put into words; this is a fault of coordd, please report it"
+    )]
+    Unserialisable { team: String, source: serde_json::Error },
+}
+
+/// The files of all teams of a user.
+#[derive(Debug)]
+pub(crate) struct TeamFiles {
+    home: PathBuf,
+    /// By team. Held while its file is read or written, so that no write of ours looks like one of others.
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+/// The last right state of a team file.
+#[derive(Clone, Debug)]
+struct Known {
+    bytes: Vec<u8>,
+    team: TeamFile,
+}
+
+/// What stood where a team file was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Replaced {
+    /// Nothing, or what we had written.
+    Ours,
+    /// What somebody else had made of it, unseen until now. It is to be merged and written again.
+    Edited(TeamFile),
+    /// What was no team file. It is kept under this name.
+    Damaged(PathBuf),
+}
+
+/// What became of a team's folders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) removed: Vec<PathBuf>,
+    pub(crate) kept: Vec<Kept>,
+}
+
+impl TeamFiles {
+    /// The files below `<home>/.claude`. Nothing is made before something is written.
+    pub(crate) fn new(home: &Path) -> Self {
+        Self { home: home.into(), known: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Where a team's file is.
+    pub(crate) fn config_path(&self, team: &str) -> PathBuf {
+        self.teams_path().join(team).join(CONFIG)
+    }
+
+    /// Writes a team's file and makes its folders. The same again changes nothing.
+    pub(crate) fn write_team(&self, team: &TeamFile) -> Result<Replaced, TeamFilesError> {
+        let name = team_name(&team.name)?;
+        let bytes = pretty(name, team)?;
+        let mut known = self.lock();
+        let folder = self.folder("teams", name)?;
+        let failed = |source| TeamFilesError::Folder { source };
+        folder.enter("inboxes", Demand::Repaired).map_err(failed)?;
+        let found = folder.read(Path::new(CONFIG), FILE_BYTES_MAX);
+        let replaced = match found {
+            Ok(Content { bytes: found, cut: false }) if found == bytes => Replaced::Ours,
+            Ok(content) => {
+                let ours = known.get(name).is_some_and(|it| it.bytes == content.bytes);
+                match parse(&content, name) {
+                    _ if ours => Replaced::Ours,
+                    Some(found) if found == *team => Replaced::Ours,
+                    Some(found) => Replaced::Edited(found),
+                    None => Replaced::Damaged(set_aside(&folder, name)?),
+                }
+            }
+            Err(FileError::Missing { .. }) => Replaced::Ours,
+            Err(_) => Replaced::Damaged(set_aside(&folder, name)?),
+        };
+        // Remembered first: a crash between the two is repaired by the next write.
+        known.insert(name.to_owned(), Known { bytes: bytes.clone(), team: team.clone() });
+        write(&folder, name, CONFIG, &bytes)?;
+        Ok(replaced)
+    }
+
+    /// Writes a task's file. The same again changes nothing.
+    pub(crate) fn write_task(&self, team: &str, task: &TaskFile) -> Result<(), TeamFilesError> {
+        let team = team_name(team)?;
+        let name = task_file_name(&task.id)?;
+        let bytes = pretty(team, task)?;
+        write(&self.folder("tasks", team)?, team, &name, &bytes)
+    }
+
+    /// Removes a team's folders. What is not there is fine; what cannot be removed is named, and a second call goes on.
+    pub(crate) fn remove(&self, team: &str) -> Result<Removed, TeamFilesError> {
+        let team = team_name(team)?;
+        let mut known = self.lock();
+        known.remove(team);
+        let mut result = Removed::default();
+        let Some(claude) = self.claude(false)? else { return Ok(result) };
+        for kind in ["teams", "tasks"] {
+            let path = claude.path().join(kind).join(team);
+            let parent = match claude.existing(kind, Demand::Shared) {
+                Ok(Some(parent)) => parent,
+                Ok(None) => continue,
+                Err(error) => {
+                    result.kept.push(Kept { path, reason: error.to_string() });
+                    continue;
+                }
+            };
+            match parent.remove_tree(team) {
+                Ok(removal) if !removal.is_complete() => result.kept.extend(removal.kept),
+                Ok(removal) if removal.removed > 0 => result.removed.push(path),
+                Ok(_) => {}
+                Err(error) => result.kept.push(Kept { path, reason: error.to_string() }),
+            }
+        }
+        Ok(result)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        // Nothing in it is ever half changed.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn teams_path(&self) -> PathBuf {
+        self.home.join(".claude/teams")
+    }
+
+    /// The user's folder, which may be a link into another place and is left as it is.
+    fn claude(&self, make: bool) -> Result<Option<Dir>, TeamFilesError> {
+        let failed = |source| TeamFilesError::Folder { source };
+        match Dir::base(&self.home.join(".claude")) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(DirError::Missing { .. }) if make => {
+                let home = Dir::base(&self.home).map_err(failed)?;
+                Ok(Some(home.enter(".claude", Demand::Shared).map_err(failed)?.0))
+            }
+            Err(DirError::Missing { .. }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// A team's folder, made where it is missing.
+    fn folder(&self, kind: &str, team: &str) -> Result<Dir, TeamFilesError> {
+        let failed = |source| TeamFilesError::Folder { source };
+        let missing = || DirError::Missing { path: self.home.join(".claude") };
+        let claude = self.claude(true)?.ok_or_else(|| failed(missing()))?;
+        let (parent, _) = claude.enter(kind, Demand::Shared).map_err(failed)?;
+        Ok(parent.enter(team, Demand::Repaired).map_err(failed)?.0)
+    }
+}
+
+/// Lower case only: Claude Code forms different folders of other names.
+fn team_name(name: &str) -> Result<&str, TeamFilesError> {
+    let plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    if (1..=NAME_BYTES_MAX).contains(&name.len())
+        && !name.starts_with('-')
+        && name.bytes().all(plain)
+    {
+        Ok(name)
+    } else {
+        Err(TeamFilesError::BadTeam { name: name.chars().take(NAME_BYTES_MAX).collect() })
+    }
+}
+
+fn task_file_name(id: &str) -> Result<String, TeamFilesError> {
+    if (1..=NAME_BYTES_MAX).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_digit()) {
+        Ok(format!("{id}.json"))
+    } else {
+        Err(TeamFilesError::BadTask { id: id.chars().take(NAME_BYTES_MAX).collect() })
+    }
+}
+
+/// As Claude Code writes it: indented by two, no line end.
+fn pretty(team: &str, value: &impl serde::Serialize) -> Result<Vec<u8>, TeamFilesError> {
+    serde_json::to_vec_pretty(value)
+        .map_err(|source| TeamFilesError::Unserialisable { team: team.to_owned(), source })
+}
+
+/// A team file that is about this team. None for anything else.
+fn parse(content: &Content, team: &str) -> Option<TeamFile> {
+    if content.cut {
+        return None;
+    }
+    serde_json::from_slice(&content.bytes).ok().filter(|it: &TeamFile| it.name == team)
+}
+
+fn write(dir: &Dir, team: &str, name: &str, bytes: &[u8]) -> Result<(), TeamFilesError> {
+    if let Ok(found) = dir.read(Path::new(name), FILE_BYTES_MAX)
+        && !found.cut
+        && found.bytes == bytes
+    {
+        return Ok(());
+    }
+    dir.write_atomic(name, bytes)
+        .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })
+}
+
+/// Renames what stands in the place of a team file, and returns where it is now.
+fn set_aside(dir: &Dir, team: &str) -> Result<PathBuf, TeamFilesError> {
+    let new = format!("{CONFIG}.corrupt-{}", crate::clock::wall_ms() / 1000);
+    let name = dir
+        .set_aside(CONFIG, &new)
+        .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })?;
+    Ok(dir.path().join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    pub(super) fn team(name: &str, description: &str) -> TeamFile {
+        let text = format!(
+            r#"{{"name":"{name}","description":"{description}","createdAt":5,"leadAgentId":"team-lead@{name}",
+                "leadSessionId":"s","members":[],"leadProcess":{{"pid":7}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn task(id: &str, status: &str) -> TaskFile {
+        serde_json::from_str(&format!(r#"{{"id":"{id}","subject":"x","status":"{status}"}}"#))
+            .unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn t2_files_stand_where_claude_code_looks_and_are_closed() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        assert_eq!(files.write_team(&team("alpha", "one")).unwrap(), Replaced::Ours);
+        files.write_task("alpha", &task("1", "pending")).unwrap();
+        let config = home.path().join(".claude/teams/alpha/config.json");
+        assert_eq!(files.config_path("alpha"), config);
+        let text = fs::read_to_string(&config).unwrap();
+        assert!(text.starts_with("{\n  \"name\": \"alpha\"") && text.ends_with('}'), "{text}");
+        assert!(text.contains("leadProcess"), "unknown fields are kept");
+        assert_eq!(mode(&config), 0o600);
+        let task = home.path().join(".claude/tasks/alpha/1.json");
+        assert_eq!(mode(&task), 0o600);
+        for path in ["teams/alpha/inboxes", "teams/alpha", "tasks/alpha"] {
+            assert_eq!(mode(&home.path().join(".claude").join(path)), 0o700, "{path}");
+        }
+    }
+
+    #[test]
+    fn t2_the_users_own_folder_is_left_as_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let real = tempfile::tempdir().unwrap();
+        fs::set_permissions(real.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(real.path().join("teams")).unwrap();
+        fs::set_permissions(real.path().join("teams"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(real.path(), home.path().join(".claude")).unwrap();
+        TeamFiles::new(home.path()).write_team(&team("alpha", "one")).unwrap();
+        assert!(real.path().join("teams/alpha/config.json").exists());
+        assert_eq!(mode(real.path()), 0o755);
+        assert_eq!(mode(&real.path().join("teams")), 0o755);
+    }
+
+    #[test]
+    fn rel46_an_edit_that_was_not_seen_is_handed_over_before_it_is_overwritten() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        files.write_team(&team("alpha", "one")).unwrap();
+        assert_eq!(files.write_team(&team("alpha", "two")).unwrap(), Replaced::Ours);
+        let path = files.config_path("alpha");
+        let edited = team("alpha", "by hand");
+        fs::write(&path, serde_json::to_string(&edited).unwrap()).unwrap();
+        assert_eq!(
+            files.write_team(&team("alpha", "three")).unwrap(),
+            Replaced::Edited(edited.clone())
+        );
+        // A daemon that has just started knows of no write of its own.
+        fs::write(&path, serde_json::to_string(&edited).unwrap()).unwrap();
+        let restarted = TeamFiles::new(home.path());
+        assert_eq!(
+            restarted.write_team(&team("alpha", "three")).unwrap(),
+            Replaced::Edited(edited)
+        );
+        fs::write(&path, "{").unwrap();
+        let Replaced::Damaged(aside) = restarted.write_team(&team("alpha", "three")).unwrap()
+        else {
+            panic!("it was damaged")
+        };
+        assert_eq!(fs::read_to_string(aside).unwrap(), "{");
+        assert!(fs::read_to_string(path).unwrap().contains("three"));
+    }
+
+    #[test]
+    fn rel27_names_cannot_lead_elsewhere() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        let long = "x".repeat(65);
+        for name in ["", ".", "..", "a/b", "A", "a_b", "-a", "a\0", &long] {
+            let mut team = team("alpha", "x");
+            team.name = name.to_owned();
+            assert!(
+                matches!(files.write_team(&team), Err(TeamFilesError::BadTeam { .. })),
+                "{name}"
+            );
+            assert!(files.remove(name).is_err());
+            assert!(files.write_task(name, &task("1", "pending")).is_err());
+        }
+        for id in ["", "..", "1/2", "x", ".lock"] {
+            let mut task = task("1", "pending");
+            task.id = id.to_owned();
+            assert!(matches!(
+                files.write_task("alpha", &task),
+                Err(TeamFilesError::BadTask { .. })
+            ));
+        }
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn t3_a_team_is_removed_and_a_second_call_has_nothing_to_do() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        assert_eq!(files.remove("alpha").unwrap(), Removed::default());
+        files.write_team(&team("alpha", "x")).unwrap();
+        files.write_team(&team("beta", "x")).unwrap();
+        files.write_task("alpha", &task("1", "pending")).unwrap();
+        fs::create_dir(home.path().join(".claude/teams/alpha/config.json.lock")).unwrap();
+        let removed = files.remove("alpha").unwrap();
+        let claude = home.path().join(".claude");
+        assert_eq!(removed.removed, [claude.join("teams/alpha"), claude.join("tasks/alpha")]);
+        assert!(removed.kept.is_empty());
+        assert!(files.config_path("beta").exists());
+        assert_eq!(files.remove("alpha").unwrap(), Removed::default());
+    }
+
+    #[test]
+    fn t3_what_cannot_be_removed_is_named_and_the_rest_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        files.write_team(&team("alpha", "x")).unwrap();
+        files.write_task("alpha", &task("1", "pending")).unwrap();
+        let folder = home.path().join(".claude/teams/alpha");
+        fs::remove_dir_all(&folder).unwrap();
+        symlink("/", &folder).unwrap();
+        let removed = files.remove("alpha").unwrap();
+        assert_eq!(removed.kept.len(), 1);
+        assert_eq!(removed.kept[0].path, folder);
+        assert!(removed.kept[0].reason.contains("symbolic link"));
+        assert_eq!(removed.removed, [home.path().join(".claude/tasks/alpha")]);
+        fs::remove_file(&folder).unwrap();
+        assert!(files.remove("alpha").unwrap().kept.is_empty());
+    }
+}

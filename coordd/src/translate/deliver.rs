@@ -1,0 +1,83 @@
+//! A message, as an agent's conversation is to read it. Notifications are rendered here, from the daemon's own ids (N-3).
+
+use super::{status, usage, view};
+use coordd_core::agent::{LastRun, Outcome};
+use coordd_core::id::{AgentId, MessageId};
+use coordd_core::message::{Kind, Message, Sender};
+use coordd_core::{Core, lifecycle};
+use proto::agent::Order;
+use proto::entry::Origin;
+use proto::notification::{Notification, render, render_agent_message};
+
+/// The order that hands a message over, or nothing if it is gone.
+pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {
+    let message = core.durable.messages.get(&id)?;
+    let (origin, text) = read_as(core, message);
+    let shutdown = matches!(message.kind, Kind::ShutdownRequest { .. });
+    Some(Order::Deliver { message: id.to_string(), origin, text, shutdown })
+}
+
+fn read_as(core: &Core, message: &Message) -> (Origin, String) {
+    match &message.kind {
+        Kind::Notification { agent, outcome, .. } => {
+            let it = notification(core, agent, outcome, message);
+            let text = render(&it);
+            (Origin::Notification { notification: it }, text)
+        }
+        // A prompt is the task itself, from whoever may give one: the user, or the lead at the worker's start.
+        Kind::Prompt => match &message.from {
+            Sender::User => (Origin::User {}, message.text.clone()),
+            Sender::Agent(_) | Sender::System => {
+                (Origin::Agent { name: view::sender(core, &message.from) }, message.text.clone())
+            }
+        },
+        Kind::ShutdownRequest { .. } => {
+            (Origin::Agent { name: view::sender(core, &message.from) }, message.text.clone())
+        }
+        Kind::Text => from_agent(core, message, &message.text),
+        Kind::ShutdownResponse { approve } => {
+            let word = if *approve { "agrees to shut down" } else { "does not shut down" };
+            let text = if message.text.is_empty() {
+                word.to_owned()
+            } else {
+                format!("{word}: {}", message.text)
+            };
+            from_agent(core, message, &text)
+        }
+    }
+}
+
+/// The user's words stay as they are; an agent's are framed, and stay inside of their frame (M-8).
+fn from_agent(core: &Core, message: &Message, text: &str) -> (Origin, String) {
+    match &message.from {
+        Sender::User => (Origin::User {}, text.to_owned()),
+        Sender::System => (Origin::System {}, text.to_owned()),
+        Sender::Agent(_) => {
+            let name = view::sender(core, &message.from);
+            let framed = render_agent_message(&name, &message.summary, text);
+            (Origin::Agent { name }, framed)
+        }
+    }
+}
+
+fn notification(
+    core: &Core,
+    agent: &AgentId,
+    outcome: &Outcome,
+    message: &Message,
+) -> Notification {
+    // The message's own summary is cut for lists; the lead reads the reason whole.
+    let thin = message.summary.contains("(thin:");
+    let last = LastRun { outcome: outcome.clone(), ended_ms: message.accepted_ms, thin };
+    let agents = &core.durable.agents;
+    let summary = agents
+        .get(agent)
+        .map_or_else(|| message.summary.clone(), |it| lifecycle::summary(it, &last));
+    Notification {
+        task_id: agent.to_string(),
+        status: status(outcome.status),
+        summary,
+        result: message.text.clone(),
+        usage: usage(&outcome.usage),
+    }
+}

@@ -1,0 +1,120 @@
+//! Denials, as peers are told of them: a stable code, a sentence, and what to do.
+
+use coordd_core::denial::Denial;
+use proto::error::{ErrorBody, ErrorCode};
+
+/// How a list of names is said.
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn say(code: ErrorCode, message: impl Into<String>) -> ErrorBody {
+    ErrorBody::new(code, message)
+}
+
+/// The denial as an error.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one short arm for each denial, and none may be forgotten"
+)]
+pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
+    use ErrorCode as Code;
+    match denial {
+        Denial::Forbidden { asker, request } => {
+            say(Code::Forbidden, format!("{asker} may not ask for `{request}`"))
+                .hint("use only the tools of your role")
+        }
+        Denial::BadCredentials => {
+            say(Code::BadCredentials, "the credentials are not those of a running agent")
+        }
+        Denial::NotThereYet { what } => {
+            say(Code::Unsupported, format!("{what}: not there yet in this version"))
+        }
+        Denial::NoSuchMode => say(Code::Invalid, "there is no such mode")
+            .hint("the modes are coordinator, normal and fork"),
+        Denial::CoordinatorNotCompiledIn => {
+            say(Code::Unsupported, "this coordd was built without the Cargo feature `coordinator`")
+                .hint("use --mode normal, or a build with the feature")
+        }
+        Denial::NoSuchSession { given, known } => {
+            say(Code::NotFound, format!("no session fits `{given}`"))
+                .hint(format!("sessions: {}", list(known)))
+        }
+        Denial::NoSuchAgent { given, known } => {
+            say(Code::NotFound, format!("no agent is named `{given}`"))
+                .hint(format!("known names: {}", list(known)))
+        }
+        Denial::Ambiguous { given, candidates } => {
+            say(Code::Ambiguous, format!("`{given}` fits more than one"))
+                .hint(format!("say which: {}", list(candidates)))
+        }
+        Denial::NoSuch { what, given } => {
+            say(Code::NotFound, format!("there is no {what} {given}"))
+        }
+        Denial::Invalid { field, why } => say(Code::Invalid, format!("`{field}` {why}")),
+        Denial::TooLarge { field, len, max } => {
+            say(Code::TooLarge, format!("`{field}` has {len} bytes, and at most {max} are allowed"))
+                .hint("put long text into a file in the scratchpad and send its path")
+        }
+        Denial::NameTaken { what, name } => {
+            say(Code::Exists, format!("there is, or was, a {what} named `{name}`"))
+                .hint("choose another name")
+        }
+        Denial::Full { what, max } => {
+            say(Code::Limit, format!("there are {max} {what} already, and no more are allowed"))
+        }
+        Denial::MailboxFull { name, len } => {
+            say(Code::MailboxFull, format!("the mailbox of `{name}` is full: {len} messages wait"))
+                .hint("nothing was sent; try again when it has read some")
+        }
+        Denial::ToSelf => say(Code::Invalid, "that is yourself"),
+        Denial::Nobody => {
+            say(Code::NotFound, "there is nobody to send to: no other agent is at work")
+        }
+        Denial::StructuredToMany => {
+            say(Code::Invalid, "requests and their answers go to one named teammate only")
+                .hint("send one to each, or send text")
+        }
+        Denial::NoOpenRequest { given } => {
+            say(Code::State, format!("there is no open request `{given}` for you to answer"))
+        }
+        Denial::SessionStopped { name } => say(Code::State, format!("session `{name}` is stopped"))
+            .hint(format!("coordctl resume {name}")),
+        Denial::SessionLive { name } => {
+            say(Code::State, format!("session `{name}` has running agents"))
+                .hint(format!("coordctl stop {name}, or coordctl rm --force {name}"))
+        }
+        Denial::NoSuchDefinition { given, known } => {
+            say(Code::NotFound, format!("there is no agent type `{given}`"))
+                .hint(format!("agent types: {}", list(known)))
+        }
+        Denial::NoSuchPhase { given } => say(Code::Invalid, format!("there is no phase `{given}`"))
+            .hint("phases: research, synthesis, implementation, verification"),
+        Denial::WorkersRun { names } => {
+            say(Code::State, format!("workers are still active: {}", list(names)))
+                .hint("wait for their notifications, or stop them first")
+        }
+        Denial::HasTeam { name } => {
+            say(Code::Exists, format!("this session already leads the team `{name}`"))
+                .hint("a session leads one team at a time; delete that one first")
+        }
+        Denial::NoTeam => say(Code::NotFound, "this session has no team"),
+        Denial::TaskTaken { task, owner } => {
+            say(Code::State, format!("task {task} belongs to `{owner}`"))
+                .hint("choose another task, or have it given back first")
+        }
+        Denial::TaskBlocked { task, by } => {
+            let by: Vec<_> = by.iter().map(ToString::to_string).collect();
+            say(Code::State, format!("task {task} waits for {}", list(&by)))
+        }
+        Denial::TaskWithoutOwner { task } => {
+            say(Code::Invalid, format!("task {task} has no owner"))
+                .hint("a task in progress needs one")
+        }
+        Denial::Answered { id } => say(Code::State, format!("question {id} was answered before")),
+        Denial::AskerStopped => say(Code::State, "the agent is gone"),
+        Denial::ShuttingDown => say(Code::ShuttingDown, "coordd is ending; nothing new is begun")
+            .hint("try again in a moment"),
+        Denial::Failed { why } => say(Code::Failed, why.clone()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Events, as subscribers are told of them.
+
+use super::{Facts, view};
+use coordd_core::Core;
+use coordd_core::agent::Life;
+use coordd_core::effect::Event as It;
+use coordd_core::id::SessionId;
+use proto::event::Event;
+use proto::json::Json;
+use proto::view::AgentState;
+
+/// The event, or nothing when what it is about is gone since.
+pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) -> Option<Event> {
+    let durable = &core.durable;
+    Some(match it {
+        It::SessionCreated => {
+            Event::SessionCreated { session: view::session(core, durable.sessions.get(session)?) }
+        }
+        It::SessionChanged(state) => Event::SessionChanged { state: view::session_state(*state) },
+        It::SessionRemoved => Event::SessionRemoved {},
+        It::ModeSwitched { from, to } => {
+            Event::ModeSwitched { from: view::mode(*from), to: view::mode(*to) }
+        }
+        It::AgentCreated(id) => {
+            Event::AgentCreated { agent: view::agent(core, facts, durable.agents.get(id)?) }
+        }
+        It::AgentChanged { agent, life, reason } => {
+            let of = durable.agents.get(agent)?;
+            Event::AgentChanged {
+                agent: agent.to_string(),
+                name: of.name.to_string(),
+                state: match life {
+                    Life::Down => AgentState::Stopped,
+                    Life::Waiting => AgentState::Waiting,
+                    Life::Stopping { .. } => AgentState::Stopping,
+                    Life::Up => view::agent_state(core, of),
+                },
+                reason: reason.clone(),
+            }
+        }
+        It::RunEnded { agent } => {
+            let of = durable.agents.get(agent)?;
+            Event::RunEnded {
+                name: of.name.to_string(),
+                notification: view::notification(of)?,
+                thin: of.last.as_ref()?.thin,
+            }
+        }
+        It::MessageChanged { message, state } => {
+            let of = durable.messages.get(message)?;
+            Event::MessageChanged {
+                id: message.to_string(),
+                from: view::sender(core, &of.from),
+                to: durable.agents.get(&of.to)?.name.to_string(),
+                state: view::message_state(*state),
+                reason: of.reason.clone(),
+            }
+        }
+        It::PermissionAsked(id) => Event::PermissionAsked {
+            permission: view::permission(core, durable.permissions.get(id)?),
+        },
+        It::PermissionAnswered { id, allowed } => {
+            Event::PermissionAnswered { id: id.to_string(), allowed: *allowed }
+        }
+        It::TeamChanged(name) => {
+            Event::TeamChanged { team: view::team(core, facts, durable.teams.get(name)?) }
+        }
+        It::TeamDeleted(name) => Event::TeamDeleted { name: name.to_string() },
+        It::TaskChanged { team, task } => {
+            Event::TaskChanged { task: view::task(durable.teams.get(team)?.tasks.get(task)?) }
+        }
+        It::Output => {
+            let text = durable.sessions.get(session)?.output.as_ref()?;
+            Event::Output { output: Json(serde_json::from_str(text).ok()?) }
+        }
+        It::Warning(text) => Event::Warning { text: text.clone() },
+    })
+}

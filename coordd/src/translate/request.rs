@@ -1,0 +1,141 @@
+//! Requests, as the core takes them.
+
+use coordd_core::id::MessageId;
+use coordd_core::permission::Question;
+use coordd_core::request::{Body, NewAgent, NewSession, Request, To};
+use coordd_core::task::TaskStatus;
+use proto::address::Address;
+use proto::error::{ErrorBody, ErrorCode};
+use proto::message;
+use proto::request::Request as Wire;
+use proto::view;
+
+/// The request, or why it says nothing. `definitions` are the user's own agent definitions, for a new session.
+pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, ErrorBody> {
+    Ok(match wire {
+        Wire::Ping {} => Request::Ping,
+        Wire::DaemonStatus {} => Request::DaemonStatus,
+        Wire::DaemonStop { keep_agents } => Request::DaemonStop { keep_agents },
+        Wire::SessionNew { session } => Request::SessionNew(new_session(*session, definitions)?),
+        Wire::SessionList {} => Request::SessionList,
+        Wire::SessionShow { session } => Request::SessionShow { session },
+        Wire::SessionStop { session } => Request::SessionStop { session },
+        // The environment is the shell's: it is kept in a file of its own and never enters the journal.
+        Wire::SessionResume { session, env: _, mode_variable } => {
+            Request::SessionResume { session, mode_variable }
+        }
+        Wire::SessionRemove { session, force } => Request::SessionRemove { session, force },
+        Wire::Prompt { session, agent, text } => Request::Prompt { session, agent, text },
+        Wire::Interrupt { session } => Request::Interrupt { session },
+        Wire::Send { session, to, body, summary } => {
+            Request::Send { session, to: address(&to)?, body: self::body(body), summary }
+        }
+        Wire::Receipt { message } => Request::Receipt { message },
+        Wire::AgentSpawn { agent } => Request::AgentSpawn(NewAgent {
+            description: agent.description,
+            prompt: agent.prompt,
+            subagent_type: agent.subagent_type,
+            name: agent.name,
+            model: agent.model,
+            phase: agent.phase,
+            wait: agent.wait,
+        }),
+        Wire::AgentStop { agent } => Request::AgentStop { agent },
+        Wire::AgentShow { agent } => Request::AgentShow { agent },
+        Wire::Transcript { agent, from, limit } => Request::Transcript { agent, from, limit },
+        Wire::PermissionAsk { question } => Request::PermissionAsk(Question {
+            tool: question.tool,
+            input: question.input.0.to_string(),
+            reason: question.reason,
+            rule: question.rule,
+        }),
+        Wire::PermissionList { session } => Request::PermissionList { session },
+        Wire::PermissionAnswer { id, allow, always, reason } => {
+            Request::PermissionAnswer { id, allow, always, reason }
+        }
+        Wire::StructuredOutput { output } => {
+            Request::StructuredOutput { output: output.0.to_string() }
+        }
+        Wire::TeamCreate { session, name, description, agent_type } => {
+            Request::TeamCreate { session, name, description, agent_type }
+        }
+        Wire::TeamDelete { session } => Request::TeamDelete { session },
+        Wire::TeamList {} => Request::TeamList,
+        Wire::TeamShow { team } => Request::TeamShow { team },
+        Wire::TaskCreate { team, subject, description, blocked_by } => {
+            Request::TaskCreate { team, subject, description, blocked_by }
+        }
+        Wire::TaskList { team } => Request::TaskList { team },
+        Wire::TaskGet { team, task } => Request::TaskGet { team, task },
+        Wire::TaskUpdate { team, task, status, owner } => {
+            Request::TaskUpdate { team, task, status: status.map(task_status), owner }
+        }
+        Wire::ScratchpadList { session } => Request::ScratchpadList { session },
+        Wire::ScratchpadShow { session, path } => Request::ScratchpadShow { session, path },
+        Wire::Usage { session } => Request::Usage { session },
+        Wire::Subscribe { session, after } => Request::Subscribe { session, after },
+        Wire::Attach { session, agent, history } => Request::Attach { session, agent, history },
+        Wire::Acknowledge { messages, run } => {
+            let messages = messages.iter().filter_map(|id| MessageId::parse(id)).collect();
+            Request::Acknowledge { messages, run }
+        }
+        Wire::RunEnded { run, outcome } => {
+            Request::RunEnded { run, outcome: super::core_outcome(outcome) }
+        }
+    })
+}
+
+fn new_session(
+    wire: proto::request::NewSession,
+    definitions: Vec<String>,
+) -> Result<NewSession, ErrorBody> {
+    let text = |error: serde_json::Error| ErrorBody::new(ErrorCode::Invalid, error.to_string());
+    Ok(NewSession {
+        name: wire.name,
+        cwd: wire.cwd,
+        mode: wire.mode,
+        mode_variable: wire.mode_variable,
+        simple_variable: wire.simple_variable,
+        model: serde_json::to_string(&wire.model).map_err(text)?,
+        permissions: serde_json::to_string(&wire.permissions).map_err(text)?,
+        scratchpad: wire.scratchpad,
+        definitions,
+        worker_turns: wire.max_turns,
+        worker_run_ms: u64::from(wire.run_s) * 1_000,
+        workers: wire.workers,
+        prompt: wire.prompt,
+    })
+}
+
+fn address(to: &str) -> Result<To, ErrorBody> {
+    let parsed: Address = to.parse().map_err(|error: proto::address::AddressError| {
+        ErrorBody::new(ErrorCode::Invalid, error.to_string())
+    })?;
+    Ok(match parsed {
+        Address::Name(name) => To::Name(name),
+        Address::Everyone => To::Everyone,
+        Address::Uds(_) => To::Uds,
+        Address::Bridge(_) => To::Bridge,
+    })
+}
+
+fn body(wire: message::Body) -> Body {
+    match wire {
+        message::Body::Text { text } => Body::Text { text },
+        message::Body::ShutdownRequest { reason } => Body::ShutdownRequest { reason },
+        message::Body::ShutdownResponse { request_id, approve, reason } => {
+            Body::ShutdownResponse { request_id, approve, reason }
+        }
+        message::Body::PlanApprovalResponse { request_id, approve: _, feedback: _ } => {
+            Body::PlanApprovalResponse { request_id }
+        }
+    }
+}
+
+fn task_status(wire: view::TaskStatus) -> TaskStatus {
+    match wire {
+        view::TaskStatus::Pending => TaskStatus::Pending,
+        view::TaskStatus::InProgress => TaskStatus::InProgress,
+        view::TaskStatus::Completed => TaskStatus::Completed,
+    }
+}

@@ -1,0 +1,247 @@
+//! Sessions, agents and the rest, as clients see them.
+
+use super::{Facts, class, status, usage};
+use coordd_core::agent::{Agent, Life};
+use coordd_core::mode::Mode;
+use coordd_core::permission::Permission;
+use coordd_core::role::Role;
+use coordd_core::session::{Session, SessionState};
+use coordd_core::task::{Task, TaskStatus};
+use coordd_core::team::Team;
+use coordd_core::{Core, message};
+use proto::agent as wire;
+use proto::json::Json;
+use proto::view::{
+    self, AgentState, AgentView, DaemonView, LastRun, MemberView, PermissionView, SessionView,
+    TaskView, TeamView,
+};
+
+/// How much of a result a view shows.
+const RESULT_CHARS_MAX: usize = 1_000;
+
+pub(crate) fn mode(it: Mode) -> wire::Mode {
+    match it {
+        Mode::Coordinator => wire::Mode::Coordinator,
+        Mode::Fork => wire::Mode::Fork,
+        Mode::Normal => wire::Mode::Normal,
+    }
+}
+
+pub(crate) fn role(it: Role) -> wire::Role {
+    match it {
+        Role::Coordinator => wire::Role::Coordinator,
+        Role::Lead => wire::Role::Lead,
+        Role::Worker => wire::Role::Worker,
+    }
+}
+
+pub(crate) fn session_state(it: SessionState) -> view::SessionState {
+    match it {
+        SessionState::Live => view::SessionState::Live,
+        SessionState::Stopped => view::SessionState::Stopped,
+    }
+}
+
+/// The model that a session's settings name. They were written by this program, so they parse; a store from
+/// elsewhere may not, and then says so.
+pub(crate) fn model(session: &Session) -> wire::Model {
+    serde_json::from_str(&session.model).unwrap_or(wire::Model {
+        provider: wire::Provider::Rehearsal,
+        name: "unreadable settings".to_owned(),
+        base_url: None,
+        rehearsal_file: None,
+    })
+}
+
+pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
+    let agents = core.durable.agents_of(&it.id);
+    let count = |wanted: &dyn Fn(&Agent) -> bool| {
+        u32::try_from(agents.iter().filter(|agent| wanted(agent)).count()).unwrap_or(u32::MAX)
+    };
+    let mut used = coordd_core::agent::Usage::default();
+    for agent in &agents {
+        used = used.plus(&agent.usage);
+    }
+    let open = core
+        .durable
+        .permissions
+        .values()
+        .filter(|p| p.session == it.id && p.answer.is_none())
+        .count();
+    SessionView {
+        id: it.id.to_string(),
+        name: it.name.to_string(),
+        mode: mode(it.mode),
+        cwd: it.cwd.clone(),
+        state: session_state(it.state),
+        created_ms: it.created_ms,
+        lead: it.lead.to_string(),
+        model: model(it),
+        scratchpad: it.scratchpad.clone().filter(|path| !path.is_empty()),
+        team: core.durable.team_of(&it.id).map(|team| team.name.to_string()),
+        running: count(&|agent| agent.is_active() && agent.has_process()),
+        waiting: count(&|agent| agent.life == Life::Waiting),
+        agents: count(&|_| true),
+        questions: u32::try_from(open).unwrap_or(u32::MAX),
+        usage: usage(&used),
+        output: it.output.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Json),
+    }
+}
+
+/// What an agent is at, in one word.
+pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
+    let asks = core.durable.open_questions(&it.id).next().is_some();
+    let connected = core.live.links.get(&it.id).is_some_and(|link| link.peer.is_some());
+    match it.life {
+        Life::Down => AgentState::Stopped,
+        Life::Waiting => AgentState::Waiting,
+        Life::Stopping { .. } => AgentState::Stopping,
+        Life::Up if asks => AgentState::NeedsInput,
+        Life::Up if !connected => AgentState::Starting,
+        Life::Up if it.run_is_open() => AgentState::Running,
+        Life::Up if it.role == Role::Worker || !it.mailbox.is_empty() => AgentState::Running,
+        Life::Up => AgentState::Idle,
+    }
+}
+
+pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
+    AgentView {
+        id: it.id.to_string(),
+        name: it.name.to_string(),
+        session: it.session.to_string(),
+        role: role(it.role),
+        agent_type: it.agent_type.clone(),
+        description: it.description.clone(),
+        phase: it.phase.clone(),
+        state: agent_state(core, it),
+        runs: it.runs,
+        pid: it.process.as_ref().filter(|_| it.has_process()).map(|process| process.pid),
+        incarnation: it.incarnation,
+        run_started_ms: it.run_opened_ms,
+        activity: None,
+        usage: usage(&it.usage),
+        last: it.last.as_ref().map(|last| LastRun {
+            status: status(last.outcome.status),
+            class: last.outcome.class.map(class),
+            reason: last.outcome.reason.clone(),
+            result: last.outcome.result.chars().take(RESULT_CHARS_MAX).collect(),
+            ended_ms: last.ended_ms,
+            thin: last.thin,
+        }),
+        mail: u32::try_from(it.mailbox.len()).unwrap_or(u32::MAX),
+        transcript: facts.transcript(it),
+    }
+}
+
+pub(crate) fn permission(core: &Core, it: &Permission) -> PermissionView {
+    PermissionView {
+        id: it.id.to_string(),
+        session: core
+            .durable
+            .sessions
+            .get(&it.session)
+            .map(|of| of.name.to_string())
+            .unwrap_or_default(),
+        agent: core.durable.agents.get(&it.agent).map(|of| of.name.to_string()).unwrap_or_default(),
+        cwd: core.durable.sessions.get(&it.session).map(|of| of.cwd.clone()).unwrap_or_default(),
+        question: wire::Question {
+            tool: it.question.tool.clone(),
+            input: Json(serde_json::from_str(&it.question.input).unwrap_or_default()),
+            reason: it.question.reason.clone(),
+            rule: it.question.rule.clone(),
+        },
+        asked_ms: it.asked_ms,
+        allowed: it.answer.as_ref().map(|answer| answer.allow),
+    }
+}
+
+pub(crate) fn team(core: &Core, facts: &Facts, it: &Team) -> TeamView {
+    let members = core.durable.agents_of(&it.session).into_iter().map(|agent| MemberView {
+        id: format!("{}@{}", agent.name, it.name),
+        name: agent.name.to_string(),
+        agent_type: agent.agent_type.clone(),
+        state: agent_state(core, agent),
+    });
+    TeamView {
+        name: it.name.to_string(),
+        description: it.description.clone(),
+        session: core
+            .durable
+            .sessions
+            .get(&it.session)
+            .map(|of| of.name.to_string())
+            .unwrap_or_default(),
+        created_ms: it.created_ms,
+        file: format!("{}/.claude/teams/{}/config.json", facts.home, it.name),
+        members: members.collect(),
+    }
+}
+
+pub(crate) fn task_status(it: TaskStatus) -> view::TaskStatus {
+    match it {
+        TaskStatus::Pending => view::TaskStatus::Pending,
+        TaskStatus::InProgress => view::TaskStatus::InProgress,
+        TaskStatus::Completed => view::TaskStatus::Completed,
+    }
+}
+
+pub(crate) fn task(it: &Task) -> TaskView {
+    TaskView {
+        id: it.id,
+        subject: it.subject.clone(),
+        description: it.description.clone(),
+        status: task_status(it.status),
+        owner: it.owner.clone(),
+        blocked_by: it.blocked_by.clone(),
+    }
+}
+
+pub(crate) fn daemon(core: &Core, facts: &Facts) -> DaemonView {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    DaemonView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: facts.pid,
+        started_ms: facts.started_ms,
+        socket: facts.socket.clone(),
+        state_dir: facts.state_dir.clone(),
+        sessions: count(core.durable.sessions.len()),
+        agents_running: count(core.live.links.len()),
+        peers: count(core.live.peers.len()),
+        degraded: facts.degraded.clone(),
+        under_systemd: facts.under_systemd,
+    }
+}
+
+pub(crate) fn message_state(it: message::State) -> proto::message::MessageState {
+    match it {
+        message::State::Accepted => proto::message::MessageState::Accepted,
+        message::State::Delivered => proto::message::MessageState::Delivered,
+        message::State::Consumed => proto::message::MessageState::Consumed,
+        message::State::Bounced => proto::message::MessageState::Bounced,
+    }
+}
+
+/// The name of a message's sender.
+pub(crate) fn sender(core: &Core, from: &message::Sender) -> String {
+    match from {
+        message::Sender::User => "user".to_owned(),
+        message::Sender::System => "coordd".to_owned(),
+        message::Sender::Agent(id) => core
+            .durable
+            .agents
+            .get(id)
+            .map_or_else(|| id.to_string(), |agent| agent.name.to_string()),
+    }
+}
+
+/// The end of a worker's run, as the lead and the clients are told of it.
+pub(crate) fn notification(agent: &Agent) -> Option<proto::notification::Notification> {
+    let last = agent.last.as_ref()?;
+    Some(proto::notification::Notification {
+        task_id: agent.id.to_string(),
+        status: status(last.outcome.status),
+        summary: coordd_core::lifecycle::summary(agent, last),
+        result: last.outcome.result.clone(),
+        usage: usage(&last.outcome.usage),
+    })
+}

@@ -1,0 +1,201 @@
+//! What an agent is told about its surroundings: the coordinator's user-context block (C-3) and the `<env>` block (W-1).
+//!
+//! The user-context block is made anew for each request and the same inputs give the same bytes, so that the prompt cache
+//! holds. The `<env>` block is made once for each process. Neither is stored in the transcript.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long git may take to say how a repository stands. A worker that starts must not wait for a huge one.
+const GIT_MAX: Duration = Duration::from_secs(2);
+/// Most of git's answer that is read; each changed file is a line.
+const GIT_LEN_MAX: u64 = 256 * 1024;
+
+/// What the user-context block is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct UserContext<'a> {
+    pub(crate) worker_tools: Vec<&'a str>,
+    /// Connected servers; there are none yet.
+    pub(crate) mcp_servers: Vec<&'a str>,
+    pub(crate) scratchpad: Option<&'a str>,
+    pub(crate) cwd: &'a str,
+}
+
+/// The block that a coordinator's first turn begins with.
+pub(crate) fn user_context(mut it: UserContext<'_>) -> String {
+    it.worker_tools.sort_unstable();
+    it.mcp_servers.sort_unstable();
+    let servers =
+        if it.mcp_servers.is_empty() { "none".to_owned() } else { it.mcp_servers.join(", ") };
+    let mut lines = vec![
+        "<user-context>".to_owned(),
+        format!("Worker tools: {}", it.worker_tools.join(", ")),
+        format!("MCP servers: {servers}"),
+    ];
+    if let Some(path) = it.scratchpad {
+        lines.push(format!("Scratchpad directory: {path}"));
+    }
+    lines.push(format!("Working directory: {}", it.cwd));
+    lines.push("</user-context>".to_owned());
+    lines.join("\n")
+}
+
+/// The block that follows the system prompt of all other agents.
+pub(crate) async fn env_block(
+    cwd: &Path,
+    scratchpad: Option<&str>,
+    environment: &BTreeMap<String, String>,
+) -> String {
+    let git = git_state(cwd, environment).await;
+    let now = jiff::Timestamp::now().to_string();
+    let date = now.split('T').next().unwrap_or_default();
+    let mut lines = vec![
+        "<env>".to_owned(),
+        format!("Working directory: {}", cwd.display()),
+        format!("Git: {git}"),
+        format!("Platform: {} {}", std::env::consts::OS, std::env::consts::ARCH),
+        format!("Date: {date}"),
+    ];
+    if let Some(path) = scratchpad {
+        lines.push(format!("Scratchpad directory: {path}"));
+    }
+    lines.push("</env>".to_owned());
+    lines.join("\n")
+}
+
+async fn git_state(cwd: &Path, environment: &BTreeMap<String, String>) -> String {
+    match timeout(GIT_MAX, git_status(cwd, environment)).await {
+        Ok(Some(status)) => describe_status(&status),
+        Ok(None) => "not a repository".to_owned(),
+        Err(_) => "unknown (git did not answer in time)".to_owned(),
+    }
+}
+
+async fn git_status(cwd: &Path, environment: &BTreeMap<String, String>) -> Option<String> {
+    let mut child = Command::new("git")
+        // A repository's own settings must not make this run a program.
+        .args(["--no-optional-locks", "-c", "core.fsmonitor=false", "-C"])
+        .arg(cwd)
+        .args(["status", "--porcelain=v2", "--branch", "--ignore-submodules=all"])
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .ok()?;
+    let mut bytes = Vec::new();
+    child.stdout.take()?.take(GIT_LEN_MAX).read_to_end(&mut bytes).await.ok()?;
+    // Reading stopped early when there is more than that; the rest is of no interest.
+    if (bytes.len() as u64) < GIT_LEN_MAX && !child.wait().await.ok()?.success() {
+        return None;
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn describe_status(status: &str) -> String {
+    let header = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default()
+    };
+    let branch = match header("# branch.head") {
+        "" | "(detached)" => {
+            let commit = header("# branch.oid");
+            format!("detached at {}", commit.get(..12).unwrap_or(commit))
+        }
+        name => format!("branch {}", proto::notification::visible(name)),
+    };
+    match status.lines().filter(|line| !line.starts_with('#')).count() {
+        0 => format!("{branch}, clean"),
+        1 => format!("{branch}, 1 changed file"),
+        count => format!("{branch}, {count} changed files"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample<'a>(worker_tools: Vec<&'a str>, scratchpad: Option<&'a str>) -> String {
+        user_context(UserContext {
+            worker_tools,
+            mcp_servers: Vec::new(),
+            scratchpad,
+            cwd: "/repo",
+        })
+    }
+
+    #[test]
+    fn c3_the_block_is_byte_identical_for_the_same_inputs_in_any_order() {
+        let block = sample(vec!["Read", "Bash", "Grep"], Some("/tmp/s"));
+        assert_eq!(block, sample(vec!["Grep", "Read", "Bash"], Some("/tmp/s")));
+        let expected = "<user-context>\nWorker tools: Bash, Grep, Read\nMCP servers: none\n\
+                        Scratchpad directory: /tmp/s\nWorking directory: /repo\n</user-context>";
+        assert_eq!(block, expected);
+    }
+
+    #[test]
+    fn s2_without_a_scratchpad_none_is_named() {
+        assert!(!sample(vec!["Bash"], None).contains("Scratchpad"));
+    }
+
+    #[test]
+    fn w1_the_state_of_git_in_a_few_words() {
+        let clean = "# branch.oid 0123456789abcdef0123\n# branch.head main\n";
+        assert_eq!(describe_status(clean), "branch main, clean");
+        let dirty = format!("{clean}1 .M N... a b c d e f\n? new file\n");
+        assert_eq!(describe_status(&dirty), "branch main, 2 changed files");
+        let detached = "# branch.oid 0123456789abcdef0123\n# branch.head (detached)\n? x\n";
+        assert_eq!(describe_status(detached), "detached at 0123456789ab, 1 changed file");
+    }
+
+    #[tokio::test]
+    async fn w1_the_env_block_says_where_the_agent_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let environment = BTreeMap::from([("PATH".to_owned(), path)]);
+        let block = env_block(folder.path(), Some("/tmp/s"), &environment).await;
+        let cwd = format!("<env>\nWorking directory: {}\nGit: ", folder.path().display());
+        assert!(block.starts_with(&cwd), "{block}");
+        assert!(block.contains("\nPlatform: linux ") && block.contains("\nDate: 20"), "{block}");
+        assert!(block.ends_with("\nScratchpad directory: /tmp/s\n</env>"), "{block}");
+    }
+
+    /// rel-38: what a repository configures is not run.
+    #[tokio::test]
+    async fn rel38_looking_at_a_repository_runs_nothing_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let environment = BTreeMap::from([
+            ("PATH".to_owned(), path),
+            ("HOME".to_owned(), folder.path().display().to_string()),
+        ]);
+        let repository = folder.path().join("r");
+        let git = |args: &[&str]| {
+            let status = std::process::Command::new("git").args(args).envs(&environment).status();
+            assert!(status.unwrap().success());
+        };
+        git(&["init", "-q", "-b", "main", repository.to_str().unwrap()]);
+        let trap = folder.path().join("ran");
+        let hook = folder.path().join("hook");
+        std::fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", trap.display())).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&hook, mode).unwrap();
+        git(&[
+            "-C",
+            repository.to_str().unwrap(),
+            "config",
+            "core.fsmonitor",
+            hook.to_str().unwrap(),
+        ]);
+        let block = env_block(&repository, None, &environment).await;
+        assert!(block.contains("Git: branch main, clean"), "{block}");
+        assert!(!trap.exists());
+    }
+}

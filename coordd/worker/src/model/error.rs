@@ -1,0 +1,161 @@
+//! What can go wrong with a model, in the three classes of W-8, each with what to do about it.
+
+use std::io;
+
+use super::rehearsal::ScriptError;
+
+/// What the lead can do about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureClass {
+    /// Later it may work as it is.
+    Retryable,
+    /// It works when something about the request is changed.
+    Adjust,
+    /// A person has to act.
+    Fatal,
+}
+
+/// Why there is no answer. No variant holds a key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ModelError {
+    #[error("no key for the model is set: set {variables} in the environment")]
+    KeyMissing { variables: &'static str },
+    #[error(
+        "{variable} holds a character that cannot be in an HTTP header: set it again, without line \
+         breaks"
+    )]
+    KeyMalformed { variable: &'static str },
+    #[error("the key was refused by {url} (HTTP {status}{said}): check {variables}")]
+    KeyRefused { url: String, status: u16, said: String, variables: &'static str },
+    #[error("no model is named: give --model, set it in the configuration or in the environment")]
+    ModelMissing,
+    #[error(
+        "{url} does not know the model `{model}` (HTTP 404{said}): check the model's name and \
+         {base_variable}"
+    )]
+    ModelUnknown { url: String, model: String, said: String, base_variable: &'static str },
+    #[error("the base URL `{given}` cannot be used ({problem}): check {base_variable}")]
+    BadBaseUrl { given: String, problem: String, base_variable: &'static str },
+    #[error(
+        "cannot reach the model at {url} (tried {tries} times): check that a server runs there, the \
+         network, and {base_variable}"
+    )]
+    Unreachable {
+        url: String,
+        base_variable: &'static str,
+        tries: u32,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error(
+        "the model at {url} is overloaded or limits the rate (HTTP {status}{said}; tried {tries} \
+         times): try again later"
+    )]
+    Busy { url: String, status: u16, said: String, told_ms: Option<u64>, tries: u32 },
+    #[error("the answer of {url} broke off ({problem}; tried {tries} times): try again")]
+    Broken { url: String, problem: String, tries: u32 },
+    #[error("the conversation is too long for the model ({said}): shorten it, or start a new one")]
+    ContextTooLong { said: String },
+    #[error("{url} refused the request (HTTP {status}{said})")]
+    Refused { url: String, status: u16, said: String },
+    #[error("{url} did not answer with an event stream ({problem}): check {base_variable}")]
+    NotAModel { url: String, problem: String, base_variable: &'static str },
+    #[error(
+        "cannot set up the HTTP client: check the system's certificates (package ca-certificates)"
+    )]
+    HttpClient {
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("the request cannot be written as JSON")]
+    Encode {
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the rehearsal script cannot be used")]
+    Script {
+        #[source]
+        source: ScriptError,
+    },
+    #[error("cannot serve the rehearsal model on 127.0.0.1: check that loopback is up")]
+    RehearsalServer {
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ModelError {
+    /// The class of W-8.
+    pub(crate) fn class(&self) -> FailureClass {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Busy { .. }
+            | Self::Broken { .. }
+            | Self::RehearsalServer { .. } => FailureClass::Retryable,
+            Self::ContextTooLong { .. } => FailureClass::Adjust,
+            Self::KeyMissing { .. }
+            | Self::KeyMalformed { .. }
+            | Self::KeyRefused { .. }
+            | Self::ModelMissing
+            | Self::ModelUnknown { .. }
+            | Self::BadBaseUrl { .. }
+            | Self::Refused { .. }
+            | Self::NotAModel { .. }
+            | Self::HttpClient { .. }
+            | Self::Encode { .. }
+            | Self::Script { .. } => FailureClass::Fatal,
+        }
+    }
+
+    /// Display and all its sources in one line, for a notification or a log.
+    pub(crate) fn chain(&self) -> String {
+        let mut line = self.to_string();
+        let mut next = std::error::Error::source(self);
+        while let Some(source) = next {
+            line.push_str(": ");
+            line.push_str(&source.to_string());
+            next = source.source();
+        }
+        line
+    }
+
+    /// How many times it was tried, once that is known.
+    pub(super) fn after_tries(mut self, count: u32) -> Self {
+        if let Self::Unreachable { tries, .. }
+        | Self::Busy { tries, .. }
+        | Self::Broken { tries, .. } = &mut self
+        {
+            *tries = count;
+        }
+        self
+    }
+
+    /// What to tell somebody who watches the wait.
+    pub(super) fn why_waiting(&self) -> String {
+        if let Self::Busy { status, said, .. } = self {
+            return format!("the model is overloaded or limits the rate (HTTP {status}{said})");
+        }
+        if let Self::Unreachable { url, .. } = self {
+            return format!("cannot reach the model at {url}");
+        }
+        if let Self::Broken { problem, .. } = self {
+            return format!("the answer broke off ({problem})");
+        }
+        self.to_string()
+    }
+}
+
+/// How one attempt ended without an answer.
+#[derive(Debug)]
+pub(super) enum Setback {
+    /// Trying again is of no use.
+    Final(ModelError),
+    /// It may work later; the server may have said when.
+    Passing { error: ModelError, told_ms: Option<u64> },
+}
+
+impl Setback {
+    pub(super) fn passing(error: ModelError) -> Self {
+        Self::Passing { error, told_ms: None }
+    }
+}

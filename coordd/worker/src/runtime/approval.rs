@@ -1,0 +1,116 @@
+//! Whether a tool call may run: by the rules, and where they leave it open by the user, asked through coordd (W-3).
+//!
+//! A question is never answered by silence: it waits for as long as the user takes, over restarts of the daemon.
+
+use std::path::PathBuf;
+
+use proto::agent::{Bootstrap, Question};
+use proto::json::Json;
+use proto::notification::FailureClass;
+use proto::request::Request;
+use proto::response::Response;
+
+use super::Agent;
+use crate::conversation::OpenCall;
+use crate::link::CallError;
+use crate::outcome::Shortfall;
+use crate::tools::permissions::{Decision, PermissionMode, Permissions, RuleTexts, Workspace};
+use crate::tools::{ToolContext, ToolOutput};
+
+/// The rules of an agent, or why they cannot be used: then nothing runs.
+pub(super) struct Approvals {
+    rules: Result<Permissions, String>,
+}
+
+impl Approvals {
+    /// Reads the rules, and makes the tools hide what they forbid to read.
+    pub(super) fn new(boot: &Bootstrap, tools: &mut ToolContext) -> Self {
+        let rules = read_rules(boot, tools);
+        if let Ok(rules) = &rules {
+            tools.hidden = rules.hidden();
+        }
+        Self { rules }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Shortfall> {
+        match &self.rules {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let reason = format!("the permission rules cannot be used: {error}");
+                Err(Shortfall::failed(FailureClass::Fatal, reason))
+            }
+        }
+    }
+}
+
+fn read_rules(boot: &Bootstrap, tools: &ToolContext) -> Result<Permissions, String> {
+    let given = &boot.permissions;
+    let mode = if given.mode.is_empty() {
+        PermissionMode::default()
+    } else {
+        serde_json::from_value(given.mode.clone().into()).map_err(|error| error.to_string())?
+    };
+    let rules =
+        RuleTexts { allow: given.allow.clone(), ask: given.ask.clone(), deny: given.deny.clone() };
+    let workspace = Workspace {
+        cwd: tools.cwd.clone(),
+        scratchpad: tools.scratchpad.clone(),
+        additional_dirs: tools.additional_dirs.clone(),
+        home: boot.env.get("HOME").map(PathBuf::from),
+    };
+    Permissions::new(mode, &rules, &workspace).map_err(|error| error.to_string())
+}
+
+impl Agent {
+    /// None when the call may run; else what the model is told.
+    pub(super) async fn permit(&mut self, call: &OpenCall, elapsed_ms: u64) -> Option<ToolOutput> {
+        let rules = match &self.approvals.rules {
+            Ok(rules) => rules,
+            Err(error) => return Some(ToolOutput::error(error.clone())),
+        };
+        let (reason, rule) = match rules.decide(&call.tool, &call.input) {
+            Decision::Allow => return None,
+            Decision::Deny { reason } => {
+                return Some(ToolOutput::error(format!("Permission denied. {reason}")));
+            }
+            Decision::Ask { reason, subject } => (reason, subject.unwrap_or_default()),
+        };
+        self.activity("waiting for approval", elapsed_ms);
+        let question =
+            Question { tool: call.tool.clone(), input: Json(call.input.clone()), reason, rule };
+        let asked = self.link.call(Request::PermissionAsk { question }, Some(call.id.clone()));
+        let answer = tokio::select! {
+            biased;
+            () = self.orders.run_ends() => {
+                return Some(ToolOutput::error("Not run: the agent was stopped before the user answered."));
+            }
+            answer = asked => answer,
+        };
+        match answer {
+            Ok(Response::Permitted { allow: true, rule, .. }) => {
+                self.learn(&rule);
+                None
+            }
+            Ok(Response::Permitted { allow: false, reason, .. }) => {
+                let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                Some(ToolOutput::error(format!("Permission denied by the user{why}.")))
+            }
+            Ok(_) => {
+                Some(ToolOutput::error("Permission denied: coordd gave no answer to the question."))
+            }
+            Err(CallError::Denied(denial)) => {
+                let why = crate::link::denial_text(&denial);
+                Some(ToolOutput::error(format!("Permission denied: {why}")))
+            }
+            Err(error @ CallError::Gone) => Some(ToolOutput::error(error.to_string())),
+        }
+    }
+
+    fn learn(&mut self, rule: &str) {
+        if let (Ok(rules), false) = (&mut self.approvals.rules, rule.is_empty())
+            && let Err(error) = rules.allow_always(rule)
+        {
+            tracing::warn!(%error, "a rule cannot be used");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What an agent is given according to its role: system prompt and tools (C-1, C-2, W-1, W-2).
+//!
+//! It is put together once for each process and does not change: the prompt cache depends on that. It does not decide
+//! what a role may do; the daemon does.
+
+use std::path::Path;
+
+use proto::agent::{Bootstrap, Mode, Role};
+use proto::notification::FailureClass;
+
+use crate::context::{UserContext, env_block, user_context};
+use crate::definition::{self, Definition};
+use crate::model::{SystemPart, ToolSpec};
+use crate::orchestration::{Audience, Verb};
+use crate::outcome::Shortfall;
+use crate::tools::ToolPool;
+
+#[cfg(feature = "coordinator")]
+const COORDINATOR: &str = include_str!("../../prompts/coordinator.md");
+const LEAD: &str = include_str!("../../prompts/lead.md");
+const AGENT_NOTES: &str = include_str!("../../prompts/agent-notes.md");
+
+/// Prompt and tools of an agent.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    pub(crate) system: Vec<SystemPart>,
+    /// Tools that this process runs.
+    pub(crate) pool: ToolPool,
+    /// Tools that are requests to coordd.
+    pub(crate) verbs: &'static [Verb],
+    /// What the model is told of both, sorted by name.
+    pub(crate) specs: Vec<ToolSpec>,
+    /// The kinds of agents on offer.
+    pub(crate) definitions: Vec<Definition>,
+    role: Role,
+}
+
+impl Kit {
+    /// Puts together what the agent needs. It fails when its definition does not exist.
+    pub(crate) async fn assemble(boot: &Bootstrap) -> Result<Self, Shortfall> {
+        let home = boot.env.get("HOME").map(Path::new);
+        let definitions = definition::offered(boot.mode, boot.simple_tools, home);
+        let full = ToolPool::new(boot.simple_tools);
+        let (prompt, pool) = match boot.role {
+            Role::Coordinator => (coordinator_prompt()?, full.only(&[])),
+            Role::Lead => (LEAD.to_owned(), ToolPool::new(false)),
+            Role::Worker => worker(boot, &definitions, full)?,
+        };
+        let mut system = vec![SystemPart { text: prompt.trim_end().to_owned(), cache: false }];
+        if boot.role != Role::Coordinator {
+            let block =
+                env_block(Path::new(&boot.cwd), boot.scratchpad.as_deref(), &boot.env).await;
+            system.push(SystemPart { text: block, cache: false });
+        }
+        if let Some(last) = system.last_mut() {
+            last.cache = true;
+        }
+        let verbs = Verb::of_role(boot.role);
+        let audience = Audience { role: boot.role, definitions: &definitions };
+        let mut specs: Vec<ToolSpec> = verbs.iter().map(|verb| verb.spec(audience)).collect();
+        specs.extend(pool.specs().into_iter().map(|it| ToolSpec {
+            name: it.name.to_owned(),
+            description: it.description.to_owned(),
+            input_schema: it.input_schema,
+        }));
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self { system, pool, verbs, specs, definitions, role: boot.role })
+    }
+
+    /// The block that goes before everything that was said to a coordinator (C-3).
+    pub(crate) fn user_context(&self, boot: &Bootstrap) -> Option<String> {
+        (self.role == Role::Coordinator).then(|| {
+            let pool = ToolPool::new(boot.simple_tools);
+            user_context(UserContext {
+                worker_tools: pool.specs().iter().map(|it| it.name).collect(),
+                mcp_servers: Vec::new(),
+                scratchpad: boot.scratchpad.as_deref(),
+                cwd: &boot.cwd,
+            })
+        })
+    }
+
+    pub(crate) fn audience(&self) -> Audience<'_> {
+        Audience { role: self.role, definitions: &self.definitions }
+    }
+
+    /// The tool of coordd's that this name means to this agent.
+    pub(crate) fn verb(&self, name: &str) -> Option<Verb> {
+        Verb::of_name(name).filter(|it| self.verbs.contains(it))
+    }
+
+    /// What to answer a call of a tool that this agent does not have.
+    pub(crate) fn no_such_tool(&self, name: &str) -> String {
+        let names: Vec<&str> = self.specs.iter().map(|it| it.name.as_str()).collect();
+        let name = crate::tools::cut(name, 80);
+        format!("There is no tool {name:?} here. The tools are: {}.", names.join(", "))
+    }
+}
+
+#[cfg(feature = "coordinator")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
+fn coordinator_prompt() -> Result<String, Shortfall> {
+    Ok(COORDINATOR.to_owned())
+}
+
+#[cfg(not(feature = "coordinator"))]
+fn coordinator_prompt() -> Result<String, Shortfall> {
+    let reason = "this build has no coordinator mode: build coordd with the feature `coordinator`, or use another mode";
+    Err(Shortfall::failed(FailureClass::Fatal, reason))
+}
+
+fn worker(
+    boot: &Bootstrap,
+    definitions: &[Definition],
+    full: ToolPool,
+) -> Result<(String, ToolPool), Shortfall> {
+    let Some(definition) = definition::find(definitions, &boot.agent_type, boot.mode) else {
+        let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
+        let reason = format!(
+            "there is no agent definition `{}`; there are: {}",
+            boot.agent_type,
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        );
+        return Err(Shortfall::failed(FailureClass::Fatal, reason));
+    };
+    let pool = match &definition.tools {
+        Some(names) => full.only(names),
+        None => full,
+    };
+    // The worker of coordinator mode says all of it in its own words.
+    let prompt = if boot.mode == Mode::Coordinator {
+        definition.prompt.clone().into_owned()
+    } else {
+        format!("{}\n\n{AGENT_NOTES}", definition.prompt.trim_end())
+    };
+    Ok((prompt, pool))
+}

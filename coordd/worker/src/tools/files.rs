@@ -1,0 +1,241 @@
+//! Opening and replacing regular files.
+//!
+//! It must not open what is no regular file (a FIFO would block, a device can act), and must not leave a half-written file:
+//! the new content goes into another file of the same folder, which then takes the name.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::paths::{self, PathError};
+use super::seen::{ContentHash, Fingerprint};
+
+/// Largest file that is held in memory as a whole (by `Edit`, and to tell whether it changed).
+pub(crate) const WHOLE_LEN_MAX: u64 = 16 * 1024 * 1024;
+
+/// Why a file could not be read or replaced.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("The path cannot be used")]
+    Path(#[source] PathError),
+    #[error("{} does not exist.{suggestion}", path.display())]
+    Missing { path: PathBuf, suggestion: String },
+    #[error("{} is a folder. List it with Glob, or with `ls` in Bash.", path.display())]
+    Folder { path: PathBuf },
+    #[error("{} is {kind}, not a regular file. Use Bash if you must use it.", path.display())]
+    NotRegular { path: PathBuf, kind: &'static str },
+    #[error("Access to {} is denied. Choose another file, or tell the user.", path.display())]
+    Denied { path: PathBuf },
+    #[error(
+        "{} has {len} bytes, more than the {WHOLE_LEN_MAX} that fit here. Use Bash for it.",
+        path.display()
+    )]
+    TooLarge { path: PathBuf, len: u64 },
+    #[error("{} cannot be {done}", path.display())]
+    Io {
+        path: PathBuf,
+        done: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Opens a regular file for reading. The path must be resolved.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), FileError> {
+    // Looked at before it is opened, because opening a device can have an effect, and after, because it may have changed.
+    let metadata =
+        std::fs::symlink_metadata(path).map_err(|source| explain(path, "read", source))?;
+    refuse_irregular(path, &metadata)?;
+    let flags =
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| explain(path, "opened", errno.into()))?;
+    let file = File::from(file);
+    let metadata = file.metadata().map_err(|source| explain(path, "read", source))?;
+    refuse_irregular(path, &metadata)?;
+    Ok((file, metadata))
+}
+
+/// The whole content of a regular file, and its fingerprint.
+pub(crate) fn read_whole(path: &Path) -> Result<(Vec<u8>, Fingerprint), FileError> {
+    let (file, metadata) = open_regular(path)?;
+    let mut content = Vec::new();
+    file.take(WHOLE_LEN_MAX + 1)
+        .read_to_end(&mut content)
+        .map_err(|source| explain(path, "read", source))?;
+    let len = content.len() as u64;
+    if len > WHOLE_LEN_MAX {
+        return Err(FileError::TooLarge { path: path.to_owned(), len: metadata.len().max(len) });
+    }
+    let hash = Some(ContentHash::of(&content));
+    let fingerprint = Fingerprint { len, modified: metadata.modified().ok(), hash };
+    Ok((content, fingerprint))
+}
+
+/// What a file is like now; none if there is none.
+pub(crate) fn fingerprint(path: &Path) -> Result<Option<Fingerprint>, FileError> {
+    match read_whole(path) {
+        Ok((_, fingerprint)) => Ok(Some(fingerprint)),
+        Err(FileError::Missing { .. }) => Ok(None),
+        Err(FileError::TooLarge { .. }) => {
+            let (_, metadata) = open_regular(path)?;
+            let modified = metadata.modified().ok();
+            Ok(Some(Fingerprint { len: metadata.len(), modified, hash: None }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file's content, or makes the file and its folders. The old content or the new one is there at any time.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileError> {
+    let failed = |source| explain(path, "written", source);
+    let Some(folder) = path.parent() else {
+        return Err(FileError::Folder { path: path.to_owned() });
+    };
+    std::fs::create_dir_all(folder).map_err(|source| explain(folder, "made", source))?;
+    let before = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => {
+            refuse_irregular(path, &metadata)?;
+            Some(metadata)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let (mut file, temporary) = Temporary::create(folder).map_err(failed)?;
+    if let Some(before) = &before {
+        keep_owner_and_mode(&file, before).map_err(failed)?;
+    }
+    file.write_all(content).map_err(failed)?;
+    file.sync_data().map_err(failed)?;
+    let modified = file.metadata().ok().and_then(|it| it.modified().ok());
+    temporary.become_file(path).map_err(failed)?;
+    let hash = Some(ContentHash::of(content));
+    Ok(Fingerprint { len: content.len() as u64, modified, hash })
+}
+
+fn keep_owner_and_mode(file: &File, before: &Metadata) -> io::Result<()> {
+    let now = file.metadata()?;
+    if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
+        // Only root may give a file away; for anyone else it stays theirs, as any editor does it.
+        let owner = rustix::fs::Uid::from_raw(before.uid());
+        let group = rustix::fs::Gid::from_raw(before.gid());
+        let _: Result<_, _> = rustix::fs::fchown(file, Some(owner), Some(group));
+    }
+    file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o777))
+}
+
+/// A file under a name of its own, removed unless it takes its place.
+struct Temporary {
+    path: PathBuf,
+    placed: bool,
+}
+
+impl Temporary {
+    fn create(folder: &Path) -> io::Result<(File, Self)> {
+        static FILES: AtomicU64 = AtomicU64::new(1);
+        loop {
+            let number = FILES.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(format!(".coordd-{}-{number}.tmp", std::process::id()));
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            match rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666)) {
+                Ok(file) => return Ok((File::from(file), Self { path, placed: false })),
+                // Left over from an earlier process with our number: take the next.
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn become_file(mut self, path: &Path) -> io::Result<()> {
+        std::fs::rename(&self.path, path)?;
+        self.placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.placed {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+fn refuse_irregular(path: &Path, metadata: &Metadata) -> Result<(), FileError> {
+    let file_type = metadata.file_type();
+    let path = || path.to_owned();
+    if file_type.is_file() {
+        return Ok(());
+    }
+    if file_type.is_dir() {
+        return Err(FileError::Folder { path: path() });
+    }
+    let kind = if file_type.is_fifo() {
+        "a FIFO"
+    } else if file_type.is_socket() {
+        "a socket"
+    } else if file_type.is_block_device() || file_type.is_char_device() {
+        "a device"
+    } else {
+        "a symlink that changed just now"
+    };
+    Err(FileError::NotRegular { path: path(), kind })
+}
+
+fn explain(path: &Path, done: &'static str, source: io::Error) -> FileError {
+    let owned = path.to_owned();
+    // No wildcard-free match is possible on a foreign, open enum.
+    if source.kind() == io::ErrorKind::NotFound || source.kind() == io::ErrorKind::NotADirectory {
+        FileError::Missing { path: owned, suggestion: paths::suggestion(path) }
+    } else if source.kind() == io::ErrorKind::PermissionDenied {
+        FileError::Denied { path: owned }
+    } else {
+        FileError::Io { path: owned, done, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacing_keeps_the_mode_and_leaves_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.sh");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
+        let fingerprint_written = replace(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o751);
+        assert_eq!(fingerprint(&path).unwrap(), Some(fingerprint_written));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failed_replacement_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("taken");
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(replace(&path, b"x"), Err(FileError::Folder { .. })));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// rel-4: what is no regular file is refused without blocking.
+    #[test]
+    fn fifos_devices_and_symlinks_are_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        for path in [fifo.as_path(), Path::new("/dev/zero"), &link] {
+            assert!(matches!(open_regular(path), Err(FileError::NotRegular { .. })), "{path:?}");
+            assert!(matches!(replace(path, b"x"), Err(FileError::NotRegular { .. })), "{path:?}");
+        }
+        assert!(matches!(open_regular(folder.path()), Err(FileError::Folder { .. })));
+    }
+}

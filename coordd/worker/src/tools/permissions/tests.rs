@@ -1,0 +1,425 @@
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use super::PermissionMode::{AcceptEdits, BypassPermissions, Default, DontAsk, Plan};
+use super::rule::RULE_LEN_MAX;
+use super::*;
+
+const MODES: [PermissionMode; 5] = [Default, AcceptEdits, Plan, BypassPermissions, DontAsk];
+
+struct World {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    rules: RuleTexts,
+}
+
+/// A workspace, a scratchpad, another folder, and ways out of the workspace.
+fn world() -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for folder in ["ws/src", "ws/.git", "scratch", "extra", "outside"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    symlink(root.join("outside"), root.join("ws/out")).unwrap();
+    symlink(root.join("outside/new"), root.join("ws/dangling")).unwrap();
+    symlink("src", root.join("ws/in")).unwrap();
+    symlink(".git", root.join("ws/g")).unwrap();
+    World { _dir: dir, root, rules: RuleTexts::default() }
+}
+
+impl World {
+    fn with(mut self, allow: &[&str], ask: &[&str], deny: &[&str]) -> Self {
+        let texts = |rules: &[&str]| rules.iter().map(|it| (*it).to_owned()).collect();
+        self.rules = RuleTexts { allow: texts(allow), ask: texts(ask), deny: texts(deny) };
+        self
+    }
+
+    fn permissions(&self, mode: PermissionMode) -> Permissions {
+        let workspace = Workspace {
+            cwd: self.root.join("ws"),
+            scratchpad: Some(self.root.join("scratch")),
+            additional_dirs: vec![self.root.join("extra")],
+            home: Some(self.root.clone()),
+        };
+        Permissions::new(mode, &self.rules, &workspace).unwrap()
+    }
+
+    fn full(&self, mode: PermissionMode, tool: &str, argument: &str) -> Decision {
+        let input = match tool {
+            "Bash" => json!({ "command": argument }),
+            "Grep" | "Glob" => json!({ "pattern": "x", "path": argument }),
+            _ => json!({ "file_path": argument }),
+        };
+        self.permissions(mode).decide(tool, &input)
+    }
+
+    /// `allow`, `ask` or `deny`.
+    fn decide(&self, mode: PermissionMode, tool: &str, argument: &str) -> &'static str {
+        match self.full(mode, tool, argument) {
+            Decision::Allow => "allow",
+            Decision::Ask { .. } => "ask",
+            Decision::Deny { .. } => "deny",
+        }
+    }
+
+    fn bash(&self, command: &str) -> &'static str {
+        self.decide(AcceptEdits, "Bash", command)
+    }
+}
+
+/// W-3: what each mode says without any rule.
+#[test]
+fn modes_without_rules() {
+    let world = world();
+    let table = [
+        // tool, argument, default, acceptEdits, plan, bypassPermissions, dontAsk
+        ("Read", "/etc/passwd", ["allow", "allow", "allow", "allow", "allow"]),
+        ("Grep", "/etc", ["allow", "allow", "allow", "allow", "allow"]),
+        ("Glob", "", ["allow", "allow", "allow", "allow", "allow"]),
+        ("TodoWrite", "", ["allow", "allow", "allow", "allow", "allow"]),
+        ("Edit", "src/a.rs", ["ask", "allow", "deny", "allow", "deny"]),
+        ("Write", "new/dir/a.rs", ["ask", "allow", "deny", "allow", "deny"]),
+        ("Write", "../extra/a", ["ask", "allow", "deny", "allow", "deny"]),
+        ("Write", "../scratch/a", ["allow", "allow", "allow", "allow", "allow"]),
+        ("Write", "../outside/a", ["ask", "ask", "deny", "allow", "deny"]),
+        ("Write", ".git/config", ["ask", "ask", "deny", "allow", "deny"]),
+        ("Bash", "ls -la", ["allow", "allow", "allow", "allow", "allow"]),
+        ("Bash", "cargo test", ["ask", "ask", "deny", "allow", "deny"]),
+        ("mcp__x__y", "", ["ask", "ask", "deny", "allow", "deny"]),
+    ];
+    for (tool, argument, expected) in table {
+        let decided = MODES.map(|mode| world.decide(mode, tool, argument));
+        assert_eq!(decided, expected, "{tool} {argument}");
+    }
+}
+
+/// W-3: what counts is where a path leads.
+#[test]
+fn a_path_that_leads_out_of_the_workspace_asks() {
+    let world = world();
+    for (path, expected) in [
+        ("src/../src/a", "allow"),
+        ("in/a", "allow"),
+        ("out/a", "ask"),
+        ("out", "ask"),
+        ("dangling", "ask"),
+        ("in/../../outside/a", "ask"),
+        ("out/../ws/a", "allow"),
+        ("src/../../ws2/a", "ask"),
+        ("~/outside/a", "ask"),
+        ("~/ws/a", "allow"),
+        (".git", "ask"),
+        (".git/hooks/pre-commit", "ask"),
+        ("g/hooks/pre-commit", "ask"),
+        ("sub/.git/config", "ask"),
+        (".claude/settings.json", "ask"),
+        ("sub/.coordd/config.toml", "ask"),
+        (".gitignore", "allow"),
+        (".github/ci.yml", "allow"),
+    ] {
+        assert_eq!(world.decide(AcceptEdits, "Write", path), expected, "{path}");
+    }
+    assert_eq!(world.decide(AcceptEdits, "Write", ""), "deny");
+}
+
+#[test]
+fn a_scratchpad_below_a_protected_folder_is_free() {
+    let world = world();
+    let workspace = Workspace {
+        cwd: world.root.join("ws"),
+        scratchpad: Some(world.root.join("ws/.coordd/scratch")),
+        additional_dirs: vec![world.root.join("ws/.claude/worktree")],
+        home: None,
+    };
+    let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
+    let decide = |path: &str| permissions.decide("Write", &json!({ "file_path": path }));
+    assert_eq!(decide(".coordd/scratch/a"), Decision::Allow);
+    assert_eq!(decide(".claude/worktree/a"), Decision::Allow);
+    assert!(matches!(decide(".claude/worktree/.git/x"), Decision::Ask { .. }));
+    assert!(matches!(decide(".coordd/a"), Decision::Ask { .. }));
+}
+
+#[test]
+fn deny_wins_over_ask_and_ask_over_allow() {
+    let world = world().with(
+        &["Edit", "Bash(git *)", "Bash(make *)", "Read"],
+        &["Edit(docs/**)", "Bash(git push *)"],
+        &["Edit(docs/secret/**)", "Bash(git push --force*)", "Read(.env)"],
+    );
+    for (tool, argument, expected) in [
+        ("Write", "../outside/a", "allow"),
+        ("Write", "docs/a", "ask"),
+        ("Write", "docs/secret/a", "deny"),
+        ("Edit", "in/../docs/secret/a", "deny"),
+        ("Read", ".env", "deny"),
+        ("Read", "../outside/.env", "deny"),
+        ("Grep", "sub/.env", "deny"),
+        ("Bash", "git pull", "allow"),
+        ("Bash", "git push origin", "ask"),
+        ("Bash", "git push --force-with-lease", "deny"),
+        ("Bash", "make x && git push --force", "deny"),
+        ("Bash", "make x; git push", "ask"),
+        ("Bash", "make x && git pull | cat", "allow"),
+        ("Bash", "make x && rm y", "ask"),
+    ] {
+        assert_eq!(world.decide(AcceptEdits, tool, argument), expected, "{tool} {argument}");
+    }
+    // Bypassing permissions does not bypass what the user wrote down.
+    assert_eq!(world.decide(BypassPermissions, "Write", "docs/secret/a"), "deny");
+    assert_eq!(world.decide(BypassPermissions, "Write", "docs/a"), "ask");
+    assert_eq!(world.decide(BypassPermissions, "Bash", "git push --force"), "deny");
+    assert_eq!(world.decide(DontAsk, "Bash", "git push"), "deny");
+    // In plan mode an allow rule does not make a change possible.
+    assert_eq!(world.decide(Plan, "Bash", "git pull"), "deny");
+    assert_eq!(world.decide(Plan, "Write", "a"), "deny");
+}
+
+#[test]
+fn a_denied_path_is_denied_under_each_of_its_names() {
+    let world = world().with(&[], &[], &["Edit(src/**)", "Read(//etc/shadow)"]);
+    assert_eq!(world.decide(AcceptEdits, "Write", "in/a"), "deny", "by what it leads to");
+    symlink("/tmp", world.root.join("ws/src/link")).unwrap();
+    assert_eq!(world.decide(AcceptEdits, "Write", "src/link/a"), "deny", "by how it is written");
+    assert_eq!(world.decide(AcceptEdits, "Read", "/etc/../etc/shadow"), "deny");
+    for command in
+        ["cat /etc/shadow", "head -n1 /etc/./shadow", "x --file=/etc/shadow", "cat < /etc/shadow"]
+    {
+        assert_eq!(world.bash(command), "deny", "{command}");
+    }
+    // Where files are protected, a plain command that reads what it does not name asks.
+    assert_eq!(world.bash("cat a"), "allow");
+    for command in ["cat *", "grep -r x .", "rg x"] {
+        assert_eq!(world.bash(command), "ask", "{command}");
+    }
+    assert_eq!(world.bash("echo x > src/a"), "deny");
+    let hidden = world.permissions(AcceptEdits).hidden().unwrap();
+    assert!(hidden(Path::new("/etc/shadow")) && !hidden(Path::new("/etc/passwd")));
+}
+
+#[test]
+fn nothing_is_hidden_without_a_rule() {
+    assert!(world().permissions(AcceptEdits).hidden().is_none());
+}
+
+/// An allowed command does not carry along what it cannot vouch for.
+#[test]
+fn allow_rules_cover_each_part_and_nothing_hidden() {
+    let world =
+        world().with(&["Bash(cargo test*)", "Bash(echo *)", "Bash(npm run build)"], &[], &[]);
+    for (command, expected) in [
+        ("cargo test", "allow"),
+        ("cargo   test --all 2>&1 | tail -n 5", "allow"),
+        ("cargo test\ncargo test", "allow"),
+        ("cargo test && ls", "allow"),
+        ("npm run build", "allow"),
+        ("npm run build:all", "ask"),
+        ("cargo test; rm x", "ask"),
+        ("cargo test $(rm x)", "ask"),
+        ("cargo test `rm x`", "ask"),
+        ("cargo test \"$(rm x)\"", "ask"),
+        ("cargo test <(rm x)", "ask"),
+        ("cargo test &\nrm x", "ask"),
+        ("cargo test # 'x\nrm y #'", "ask"),
+        ("PATH=. cargo test", "ask"),
+        ("\"cargo test/../../x\"", "ask"),
+        ("echo x > a", "allow"),
+        ("echo x > ../scratch/a", "allow"),
+        ("echo x > ../outside/a", "ask"),
+        ("echo x > out/a", "ask"),
+        ("echo x > .git/hooks/pre-commit", "ask"),
+        ("echo x > $HOME/a", "ask"),
+        ("echo x > a*", "ask"),
+        ("cd .. && echo x > a", "ask"),
+        ("cd src && cargo test", "allow"),
+        ("cd ~/extra && cargo test", "ask"),
+        ("cd ../outside && cargo test", "ask"),
+        ("cd out && cargo test", "ask"),
+        ("cd - && cargo test", "ask"),
+        ("cd && cargo test", "ask"),
+        ("cd ../outside && ls", "allow"),
+        ("ls > a", "allow"),
+        ("", "ask"),
+    ] {
+        assert_eq!(world.bash(command), expected, "{command:?}");
+    }
+    assert_eq!(world.decide(Default, "Bash", "echo x > a"), "ask");
+    assert_eq!(world.decide(Default, "Bash", "echo x"), "allow");
+}
+
+#[test]
+fn a_deny_rule_finds_its_command_in_any_part() {
+    let world = world().with(&["Bash"], &[], &["Bash(rm *)"]);
+    for command in [
+        "rm x",
+        "ls | xargs rm",
+        "sudo rm x",
+        "/bin/rm x",
+        "bash -c 'rm x'",
+        "echo $(rm x)",
+        "A=1 rm x",
+        "ls\nrm x",
+    ] {
+        assert_eq!(world.bash(command), "deny", "{command:?}");
+    }
+    assert_eq!(world.bash("echo $(ls) > /anywhere"), "allow", "Bash without a pattern allows all");
+    assert_eq!(world.bash("rmdir x"), "allow");
+}
+
+/// "Always": the subject of the question is a rule that answers it, and not much more.
+#[test]
+fn a_subject_allows_the_call_that_was_asked_about() {
+    for (tool, argument, subject) in [
+        ("Bash", "cargo test --all", "Bash(cargo test *)"),
+        ("Bash", "make", "Bash(make)"),
+        ("Bash", "rm -r x", "Bash(rm -r x)"),
+        ("Bash", "rm x", "Bash(rm x)"),
+        ("Bash", "ls | xargs rm *", "Bash(xargs rm \\*)"),
+        ("Bash", "a x && b y", "Bash(a x && b y)"),
+        ("Bash", "echo $(date)", "Bash(echo $(date))"),
+        ("Bash", "cd x && git status", "Bash(git status *)"),
+        ("Bash", "cd .. && make x", "Bash(cd .. && make x)"),
+        ("Bash", "ls > ../outside/a", "Bash(ls > ../outside/a)"),
+        ("Write", ".git/config", "Edit(/.git/config)"),
+        ("Edit", ".claude/a[1].json", "Edit(/.claude/a[[]1[]].json)"),
+        ("mcp__x__y", "", "mcp__x__y"),
+    ] {
+        let world = world();
+        let mut permissions = world.permissions(AcceptEdits);
+        let input = json!({ "command": argument, "file_path": argument });
+        let decision = permissions.decide(tool, &input);
+        let Decision::Ask { subject: Some(asked), .. } = decision else {
+            panic!("{argument}: {decision:?}")
+        };
+        assert_eq!(asked, subject);
+        permissions.allow_always(&asked).unwrap();
+        assert_eq!(permissions.decide(tool, &input), Decision::Allow, "{argument}");
+    }
+}
+
+#[test]
+fn a_subject_of_a_path_is_its_folder() {
+    let world = world();
+    let Decision::Ask { reason, subject } = world.full(AcceptEdits, "Write", "out/dir/a") else {
+        panic!()
+    };
+    let outside = world.root.join("outside/dir");
+    assert_eq!(reason, format!("{}/a is outside the workspace.", outside.display()));
+    assert_eq!(subject, Some(format!("Edit(/{}/**)", outside.display())));
+    let Decision::Ask { subject, .. } = world.full(Default, "Edit", "src/a") else { panic!() };
+    assert_eq!(subject.as_deref(), Some("Edit(/src/**)"));
+    let Decision::Ask { subject, .. } = world.full(Default, "Edit", "a") else { panic!() };
+    assert_eq!(subject.as_deref(), Some("Edit(/a)"));
+    let long = "x".repeat(RULE_LEN_MAX);
+    let Decision::Ask { subject, .. } = world.full(Default, "Bash", &long) else { panic!() };
+    assert_eq!(subject, None);
+}
+
+/// A rule that allows edits in general does not open the folders that configure what runs.
+#[test]
+fn protected_folders_need_a_rule_that_names_them() {
+    let world = world().with(&["Edit(**)", "Edit(/.claude/**)"], &[], &[]);
+    assert_eq!(world.decide(Default, "Write", "src/a"), "allow");
+    assert_eq!(world.decide(Default, "Write", ".git/config"), "ask");
+    assert_eq!(world.decide(Default, "Write", ".claude/a"), "allow");
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_errors() {
+    let world = world().with(&["Bash(x"], &[], &[]);
+    let workspace = Workspace {
+        cwd: world.root.clone(),
+        scratchpad: None,
+        additional_dirs: vec![],
+        home: None,
+    };
+    let error = Permissions::new(Default, &world.rules, &workspace).unwrap_err();
+    assert!(error.to_string().contains("Tool(pattern)"));
+    let many = RuleTexts { deny: vec!["Bash".to_owned(); RULES_MAX + 1], ..RuleTexts::default() };
+    assert!(matches!(Permissions::new(Default, &many, &workspace), Err(RuleError::TooMany { .. })));
+    let unknown: Result<RuleTexts, _> = serde_json::from_value(json!({ "alow": [] }));
+    assert!(unknown.unwrap_err().to_string().contains("unknown field `alow`"));
+}
+
+#[test]
+fn modes_are_spelt_as_people_know_them() {
+    let names = ["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"];
+    for (mode, name) in MODES.into_iter().zip(names) {
+        assert_eq!(serde_json::to_value(mode).unwrap(), json!(name));
+    }
+}
+
+/// Pieces of commands that a reader of shell text can trip over. `touch pwned` is what must never run.
+const PIECES: [&str; 44] = [
+    "ls",
+    "echo",
+    "cat",
+    "find",
+    "sort",
+    "grep",
+    "sed",
+    "-n",
+    "1p",
+    "x",
+    ".",
+    " ",
+    " ",
+    " ",
+    "touch pwned",
+    "'",
+    "\"",
+    "\\",
+    "$",
+    "`",
+    "$(",
+    ")",
+    "(",
+    "{",
+    "}",
+    ",",
+    "*",
+    "#",
+    ";",
+    "&",
+    "|",
+    "\n",
+    ">",
+    "<",
+    "pwned",
+    "$'",
+    "${x@P}",
+    "-fprint",
+    "-o",
+    "2",
+    "!",
+    "=",
+    "\t",
+    "\\\n",
+];
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(1_500))]
+
+    /// Whatever is allowed without a question changes nothing when a real shell runs it.
+    #[test]
+    fn no_allowed_command_changes_anything(
+        first in 0..7_usize,
+        rest in proptest::collection::vec(0..PIECES.len(), 0..10),
+    ) {
+        let pieces = std::iter::once(first).chain(rest).map(|it| PIECES[it]);
+        let command: String = pieces.collect();
+        let dir = tempfile::tempdir().unwrap();
+        let rules = RuleTexts { allow: vec!["Bash(echo *)".to_owned()], ..RuleTexts::default() };
+        let cwd = dir.path().to_owned();
+        let workspace = Workspace { cwd, scratchpad: None, additional_dirs: vec![], home: None };
+        let permissions = Permissions::new(Default, &rules, &workspace).unwrap();
+        if permissions.decide("Bash", &json!({ "command": command })) == Decision::Allow {
+            let mut bash = std::process::Command::new("/bin/bash");
+            bash.args(["-c", "--", &command]).current_dir(dir.path()).env("x", "$(touch pwned)");
+            let quiet = std::process::Stdio::null;
+            bash.stdin(quiet()).stdout(quiet()).stderr(quiet()).status().unwrap();
+            let left = std::fs::read_dir(dir.path()).unwrap().count();
+            proptest::prop_assert_eq!(left, 0, "{:?}", command);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The tests of whole programs: the real daemon, real sockets, real agent processes. One file a feature.
+//!
+//! Run them with `tests/run`; `tests/README.md` says how to run one.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, and so do the functions it is made of; it looks for one thing among many"
+)]
+
+mod llm;
+mod messages;
+mod roles;
+mod sessions;
+mod socket;
+mod systemd;
+mod tidy;

@@ -1,0 +1,237 @@
+//! C-1, W-2, M-8: who may ask for what, held by the daemon and not by the programs that ask.
+
+use proto::Outcome;
+use proto::agent::{Question, Role};
+use proto::error::ErrorCode;
+use proto::json::Json;
+use proto::message::Body;
+use proto::notification::RunStatus;
+use proto::request::{NewAgent, Request};
+use serde_json::json;
+use tests::agents::{Agents, outcome};
+use tests::rehearsal::{lead, script};
+use tests::{Client, Daemon};
+
+/// Every request there is, with its name on the wire. The ones that end something come last.
+fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
+    let some = || "x".to_owned();
+    let own = || session.to_owned();
+    let agent = NewAgent { description: some(), prompt: some(), ..NewAgent::default() };
+    let question = Question {
+        tool: "Bash".into(),
+        input: Json(json!({ "command": "true" })),
+        reason: String::new(),
+        rule: String::new(),
+    };
+    let new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
+    let none = String::new;
+    let requests = vec![
+        Request::Ping {},
+        Request::DaemonStatus {},
+        Request::SessionNew { session: Box::new(new) },
+        Request::SessionList {},
+        Request::SessionShow { session: own() },
+        Request::SessionResume {
+            session: own(),
+            env: std::collections::BTreeMap::new(),
+            mode_variable: None,
+        },
+        Request::Prompt { session: own(), agent: None, text: some() },
+        Request::Interrupt { session: own() },
+        Request::Send { session: own(), to: "lead".into(), body: Body::text("x"), summary: some() },
+        Request::Receipt { message: "m1".into() },
+        Request::AgentSpawn { agent: Box::new(agent) },
+        Request::AgentShow { agent: "lead".into() },
+        Request::Transcript { agent: "lead".into(), from: 0, limit: 1 },
+        Request::PermissionAsk { question },
+        Request::PermissionList { session: none() },
+        Request::PermissionAnswer { id: "p999".into(), allow: true, always: true, reason: none() },
+        Request::StructuredOutput { output: Json(json!({ "done": true })) },
+        Request::TeamCreate {
+            session: own(),
+            name: none(),
+            description: none(),
+            agent_type: none(),
+        },
+        Request::TeamDelete { session: own() },
+        Request::TeamList {},
+        Request::TeamShow { team: some() },
+        Request::TaskCreate {
+            team: some(),
+            subject: some(),
+            description: none(),
+            blocked_by: Vec::new(),
+        },
+        Request::TaskList { team: some() },
+        Request::TaskGet { team: some(), task: 1 },
+        Request::TaskUpdate { team: some(), task: 1, status: None, owner: None },
+        Request::ScratchpadList { session: own() },
+        Request::ScratchpadShow { session: own(), path: some() },
+        Request::Usage { session: none() },
+        Request::Subscribe { session: none(), after: None },
+        Request::Attach { session: own(), agent: none(), history: None },
+        Request::Acknowledge { messages: Vec::new(), run: 1 },
+        Request::RunEnded { run: 99, outcome: outcome(RunStatus::Completed, "x") },
+        Request::AgentStop { agent: "nobody".into() },
+        Request::SessionStop { session: "nobody".into() },
+        Request::SessionRemove { session: "nobody".into(), force: false },
+        Request::DaemonStop { keep_agents: true },
+    ];
+    let name = |it: &Request| {
+        let value = serde_json::to_value(it).unwrap();
+        value.as_object().unwrap().keys().next().unwrap().clone()
+    };
+    requests.into_iter().map(|it| (name(&it), it)).collect()
+}
+
+/// The names of those that are not refused for the caller's role. `except` are left out, since they would end the test.
+fn allowed(client: &mut Client, requests: Vec<(String, Request)>, except: &[&str]) -> Vec<String> {
+    let mut allowed = Vec::new();
+    for (name, request) in requests {
+        if except.contains(&name.as_str()) {
+            continue;
+        }
+        let id = client.start_call(request, None);
+        // An approval is asked of the user, who says nothing: no refusal is enough.
+        let answer = if name == "permission_ask" {
+            client.answer_by_now(id)
+        } else {
+            Some(client.reply(id))
+        };
+        let forbidden = answer.is_some_and(
+            |it| matches!(it, Outcome::Error(error) if error.code == ErrorCode::Forbidden),
+        );
+        if !forbidden {
+            allowed.push(name);
+        }
+    }
+    allowed.sort();
+    allowed
+}
+
+fn sorted(names: &[&str]) -> Vec<String> {
+    let mut names: Vec<_> = names.iter().map(|it| (*it).to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_request_is_tried() {
+    let daemon = Daemon::start();
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/src/request.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let body = source.split("pub enum Request {\n").nth(1).unwrap().split("\n}\n").next().unwrap();
+    let is_variant = |line: &&str| {
+        line.starts_with("    ") && line[4..].starts_with(|c: char| c.is_ascii_uppercase())
+    };
+    let there = body.lines().filter(is_variant).count();
+    assert_eq!(every_request(&daemon, "x").len(), there);
+}
+
+#[test]
+fn c1_a_coordinator_may_orchestrate_and_nothing_else() {
+    let (daemon, mut agents) = Agents::start();
+    let mut it = agents.lead(&daemon, "coordinator");
+    assert_eq!(it.boot.role, Role::Coordinator);
+    let requests = every_request(&daemon, &it.boot.session);
+    let want = [
+        "ping",
+        "send",
+        "agent_spawn",
+        "agent_stop",
+        "structured_output",
+        "team_create",
+        "team_delete",
+        "acknowledge",
+        "run_ended",
+    ];
+    assert_eq!(allowed(&mut it.client, requests, &[]), sorted(&want));
+}
+
+#[test]
+fn f1_a_lead_may_delegate_and_ask() {
+    let (daemon, mut agents) = Agents::start();
+    let mut it = agents.lead(&daemon, "normal");
+    assert_eq!(it.boot.role, Role::Lead);
+    let requests = every_request(&daemon, &it.boot.session);
+    let want = [
+        "ping",
+        "send",
+        "agent_spawn",
+        "agent_stop",
+        "permission_ask",
+        "team_create",
+        "team_delete",
+        "acknowledge",
+        "run_ended",
+    ];
+    assert_eq!(allowed(&mut it.client, requests, &[]), sorted(&want));
+}
+
+#[test]
+fn w2_m8_c6_a_worker_may_report_and_ask_and_nothing_else() {
+    let (daemon, mut agents) = Agents::start();
+    let mut lead = agents.lead(&daemon, "coordinator");
+    let mut it = agents.worker(&daemon, &mut lead, "w");
+    assert_eq!(it.boot.role, Role::Worker);
+    let requests = every_request(&daemon, &it.boot.session);
+    let want = ["ping", "permission_ask", "acknowledge", "run_ended"];
+    assert_eq!(allowed(&mut it.client, requests, &[]), sorted(&want));
+}
+
+/// The user's programs have no agent's requests: nobody can end a run that is not theirs.
+#[test]
+fn c1_a_user_has_no_agents_requests() {
+    let (daemon, mut agents) = Agents::start();
+    let it = agents.lead(&daemon, "coordinator");
+    let requests = every_request(&daemon, &it.boot.session);
+    let all: Vec<_> = requests.iter().map(|it| it.0.clone()).collect();
+    let mut client = daemon.client();
+    // Ending the daemon is tried elsewhere.
+    let allowed = allowed(&mut client, requests, &["daemon_stop"]);
+    let refused: Vec<_> =
+        all.iter().filter(|it| !allowed.contains(it) && *it != "daemon_stop").collect();
+    assert_eq!(
+        refused,
+        ["agent_spawn", "permission_ask", "structured_output", "acknowledge", "run_ended"]
+    );
+}
+
+/// rel-9: what an agent says of itself in a request changes nothing; its connection says who it is.
+#[test]
+fn c1_rel9_an_agent_acts_in_its_own_session_only() {
+    let (daemon, mut agents) = Agents::start();
+    let mut it = agents.lead(&daemon, "coordinator");
+    let other = agents.lead(&daemon, "coordinator");
+    // Another session's lead, by its id and by its session's name.
+    for to in [other.boot.agent.clone(), other.boot.session.clone()] {
+        let error = it.client.denied(Request::Send {
+            session: other.boot.session.clone(),
+            to,
+            body: Body::text("x"),
+            summary: String::new(),
+        });
+        assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
+    }
+    let error = it.client.denied(Request::AgentStop { agent: other.boot.agent.clone() });
+    assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
+}
+
+/// rel-91: the secret of an earlier incarnation is worth nothing.
+#[test]
+fn c1_rel91_an_earlier_incarnation_is_refused() {
+    let (daemon, mut agents) = Agents::start();
+    let mut new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
+    new.prompt = "go".into();
+    daemon.client().new_session(new);
+    let first = agents.next(&daemon);
+    let old = tests::agents::credentials(&first.boot, first.pid);
+    // It dies in the middle, and is started again.
+    first.exit();
+    let second = agents.next(&daemon);
+    assert_eq!(second.boot.agent, first.boot.agent);
+    assert!(second.boot.incarnation > first.boot.incarnation);
+    assert_ne!(second.boot.token, first.boot.token);
+    let error = Client::connect_as(&daemon.socket(), tests::Codec::Frames, old).unwrap_err();
+    assert_eq!(error.code, ErrorCode::BadCredentials);
+}

@@ -1,0 +1,208 @@
+//! Rules about what the programs are built from. `deny.toml` has the same policy for cargo-deny.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::licence::is_allowed;
+use super::{none, read, root};
+
+/// As in `deny.toml`.
+const LICENCES: [&str; 10] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// As in `deny.toml`.
+const BANNED: [&str; 5] = ["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
+
+/// Clients, servers and ciphers. The daemon has no network; agents and bridges do that, beside it.
+const NOT_IN_DAEMON: [&str; 14] = [
+    "async-nats",
+    "h2",
+    "http",
+    "hyper",
+    "hyper-util",
+    "native-tls",
+    "openssl",
+    "quinn",
+    "reqwest",
+    "ring",
+    "rustls",
+    "tungstenite",
+    "ureq",
+    "webpki",
+];
+
+/// What the core may be built on, each without its standard-library part.
+const IN_CORE: [&str; 3] = ["serde", "serde_json", "sha2"];
+
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+fn cargo(arguments: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(arguments)
+        .args(["--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("cargo writes UTF-8")
+}
+
+/// All packages built for this machine. For others they need not have been fetched.
+fn packages() -> Vec<Value> {
+    let version = cargo_host();
+    let text = cargo(&["metadata", "--format-version", "1", "--filter-platform", &version]);
+    let metadata: Value = serde_json::from_str(&text).expect("cargo metadata writes JSON");
+    let packages = metadata["packages"].as_array().expect("packages").clone();
+    assert!(packages.len() > 50, "cargo metadata lists {} packages only", packages.len());
+    packages
+}
+
+fn cargo_host() -> String {
+    let output = Command::new("rustc").arg("-vV").output().expect("rustc runs");
+    let text = String::from_utf8(output.stdout).expect("rustc writes UTF-8");
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("rustc -vV names the host").to_owned()
+}
+
+fn text<'a>(package: &'a Value, key: &str) -> &'a str {
+    package[key].as_str().unwrap_or_default()
+}
+
+/// `(name, source)` of each entry in Cargo.lock, all platforms included. Ours have no source.
+fn locked() -> Vec<(String, Option<String>)> {
+    let lock = read("Cargo.lock");
+    let value = |entry: &str, key: &str| {
+        let line = entry.lines().find_map(|line| line.strip_prefix(key));
+        line.map(|line| line.trim_matches('"').to_owned())
+    };
+    let entries = lock.split("[[package]]").skip(1);
+    entries
+        .map(|entry| (value(entry, "name = ").expect("a name"), value(entry, "source = ")))
+        .collect()
+}
+
+/// The strings of an array in `deny.toml`, comments apart.
+fn denied(from: &str, to: &str, key: &str) -> BTreeSet<String> {
+    let policy = read("deny.toml");
+    let (_, section) = policy.split_once(from).expect("the section is there");
+    let (section, _) = section.split_once(to).expect("the section ends");
+    let lines = section.lines().map(str::trim).filter_map(|line| line.strip_prefix(key));
+    lines.filter_map(|line| line.strip_prefix('"')?.split('"').next()).map(str::to_owned).collect()
+}
+
+/// Neither reachable from outside nor able to leak a key: it has nothing to do so with.
+#[test]
+fn the_daemon_has_no_http_client_and_no_tls() {
+    for features in [&[] as &[&str], &["--no-default-features"]] {
+        let tree = ["tree", "-p", "coordd", "-e", "normal", "--prefix", "none"];
+        let tree = cargo(&[&tree, features].concat());
+        let names: BTreeSet<_> =
+            tree.lines().filter_map(|it| it.split_whitespace().next()).collect();
+        assert!(names.contains("tokio") && names.contains("coordd-core"), "not its tree: {tree}");
+        let found: Vec<_> = NOT_IN_DAEMON.iter().filter(|it| names.contains(**it)).collect();
+        assert!(found.is_empty(), "in the daemon's dependency tree: {found:?}");
+    }
+}
+
+/// The other half of the rule above: what the daemon must not have is in the agent process.
+#[test]
+fn the_agent_process_has_the_http_client() {
+    let tree = cargo(&["tree", "-p", "coordd-worker", "-e", "normal", "--prefix", "none"]);
+    for name in ["reqwest v", "rustls v", "ring v"] {
+        assert!(
+            tree.lines().any(|line| line.starts_with(name)),
+            "no {name} in the tree; rename it in both"
+        );
+    }
+}
+
+#[test]
+fn the_core_is_built_on_nothing_that_needs_std() {
+    let packages = packages();
+    let core = packages.iter().find(|it| text(it, "name") == "coordd-core").expect("the core");
+    let mut complaints = Vec::new();
+    let dependencies = core["dependencies"].as_array().expect("dependencies");
+    for dependency in dependencies.iter().filter(|it| it["kind"].is_null()) {
+        let name = text(dependency, "name");
+        let features = dependency["features"].as_array().expect("features");
+        if !IN_CORE.contains(&name) {
+            complaints.push(format!("{name} is not one of {IN_CORE:?}"));
+        }
+        if dependency["uses_default_features"] != Value::Bool(false) {
+            complaints.push(format!("{name} has its default features, which need std"));
+        }
+        if features.iter().any(|it| it == "std") {
+            complaints.push(format!("{name} has its feature std"));
+        }
+    }
+    none("the core is no_std", &complaints);
+}
+
+#[test]
+fn licences_are_compatible() {
+    let mut complaints = Vec::new();
+    for package in packages() {
+        let licence = text(&package, "license");
+        if !is_allowed(licence, &LICENCES) {
+            let (name, version) = (text(&package, "name"), text(&package, "version"));
+            complaints.push(format!("{name} {version}: {licence:?}"));
+        }
+    }
+    none("a licence that nobody has looked at; see deny.toml", &complaints);
+}
+
+#[test]
+fn everything_comes_from_crates_io() {
+    let strange = locked().into_iter().filter_map(|(name, source)| {
+        let source = source.filter(|source| source != CRATES_IO)?;
+        Some(format!("{name}: {source}"))
+    });
+    none("a source other than crates.io", &strange.collect::<Vec<_>>());
+    let ours: BTreeSet<_> =
+        locked().into_iter().filter(|it| it.1.is_none()).map(|(name, _)| name).collect();
+    let members = ["coordctl", "coordd", "coordd-core", "coordd-worker", "proto", "tests"];
+    assert_eq!(ours, members.map(str::to_owned).into(), "packages without a source are ours");
+}
+
+#[test]
+fn one_tls_library_and_one_crypto_library() {
+    let found = locked().into_iter().map(|(name, _)| name);
+    let found: Vec<_> = found.filter(|name| BANNED.contains(&name.as_str())).collect();
+    none("banned in deny.toml", &found);
+}
+
+/// Later versions of it are not it any more.
+#[test]
+fn bincode_is_pinned() {
+    let packages = packages();
+    let users: Vec<_> = packages
+        .iter()
+        .filter(|it| it["source"].is_null())
+        .flat_map(|it| {
+            it["dependencies"].as_array().expect("dependencies").iter().map(move |d| (it, d))
+        })
+        .filter(|(_, dependency)| text(dependency, "name") == "bincode")
+        .map(|(package, dependency)| (text(package, "name"), text(dependency, "req")))
+        .collect();
+    assert_eq!(users, [("proto", "=2.0.1")], "one crate uses bincode, at exactly this version");
+}
+
+#[test]
+fn the_policy_of_cargo_deny_is_the_same() {
+    assert_eq!(denied("[licenses]", "[bans]", ""), LICENCES.map(str::to_owned).into());
+    assert_eq!(denied("[bans]", "[sources]", "{ name = "), BANNED.map(str::to_owned).into());
+}

@@ -1,0 +1,35 @@
+//! What the tests of whole programs are made of: a sandbox, the real daemon in it, clients, scripted models and agents.
+//!
+//! ```text
+//!   Sandbox   a folder with a home, a runtime folder, a state folder … of its own; nothing outlives it
+//!   Daemon    a Sandbox with the real coordd in it
+//!   Client    a connection, in either codec
+//!   Agents    stand-ins for agent processes, so that a test can act in any role
+//! ```
+//!
+//! Nothing here waits for a time to pass: everything waits for a condition, with a limit.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking, and so does what it is made of"
+)]
+
+pub mod agents;
+pub mod client;
+pub mod daemon;
+pub mod llm;
+pub mod processes;
+pub mod rehearsal;
+pub mod sandbox;
+pub mod story;
+pub mod wait;
+
+pub use agents::{Agents, FakeAgent};
+pub use client::{Client, Codec};
+pub use daemon::Daemon;
+pub use sandbox::{Ran, Sandbox};
