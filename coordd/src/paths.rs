@@ -133,6 +133,7 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
+    /// The folder itself, for the lock on it: two daemons with two sockets must not share one state.
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
     }
@@ -146,12 +147,6 @@ impl StateDir {
     pub(crate) fn agent(&self, session: &str, agent: &str) -> Result<Dir, PathsError> {
         let agents = Self::enter(&self.session(session)?, "agents")?;
         Self::enter(&agents, id(agent)?)
-    }
-
-    /// Where [`Self::agent`] is, without making it.
-    pub(crate) fn agent_path(&self, session: &str, agent: &str) -> Result<PathBuf, PathsError> {
-        let path = self.dir.path().join("sessions").join(id(session)?);
-        Ok(path.join("agents").join(id(agent)?))
     }
 
     /// Removes what a session left. One that left nothing is fine.
@@ -334,7 +329,6 @@ mod tests {
         let agent = state.agent("s1", "a1").unwrap();
         let expected = folder.path().join(".local/state/coordd/sessions/s1/agents/a1");
         assert_eq!(agent.path(), expected);
-        assert_eq!(state.agent_path("s1", "a1").unwrap(), expected);
         for path in expected.ancestors().take_while(|it| *it != folder.path()) {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700, "{path:?}");
         }

@@ -21,6 +21,7 @@ use proto::error::{ErrorBody, ErrorCode};
 use proto::hello::{Hello, REVISION};
 use proto::request::Request;
 use proto::{FromDaemon, ToDaemon, frame};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -99,6 +100,8 @@ impl Handle {
 pub(crate) struct Routes {
     pub(crate) reactor: mpsc::Sender<Arrival>,
     pub(crate) hub: Hub,
+    /// Where scratchpads are, unless a client says otherwise.
+    pub(crate) tmp: Arc<PathBuf>,
 }
 
 /// Serves one connection to its end. `greeted` is dropped once the peer has said hello.
@@ -245,7 +248,15 @@ async fn read<R: AsyncRead + Unpin>(
             ToDaemon::Call(call) => {
                 // Given back by the writer, with the answer.
                 calls.acquire().await.ok()?.forget();
-                let definitions = definitions(&call.request).await;
+                let definitions = match prepared(&call.request, routes).await {
+                    Ok(definitions) => definitions,
+                    Err(error) => {
+                        let reply =
+                            proto::Reply { id: call.id, outcome: proto::Outcome::Error(error) };
+                        handle.tell(FromDaemon::Reply(reply));
+                        continue;
+                    }
+                };
                 let call = Arrival::Call { peer, call: Box::new(call), definitions };
                 routes.reactor.send(call).await.ok()?;
             }
@@ -266,13 +277,26 @@ async fn drained(calls: &Semaphore) -> Option<ErrorBody> {
     None
 }
 
-/// The user's own agent definitions, for a new session; off the runtime's thread, since a home folder may be slow.
-async fn definitions(request: &Request) -> Vec<String> {
-    let Request::SessionNew { session } = request else { return Vec::new() };
-    let Some(home) = session.env.get("HOME").cloned() else { return Vec::new() };
-    tokio::task::spawn_blocking(move || crate::environment::definitions(&home))
-        .await
-        .unwrap_or_default()
+/// What a new session needs from the disk, looked up off the runtime's thread, since disks may be slow: the user's own
+/// agent definitions, and whether there can be a scratchpad.
+async fn prepared(request: &Request, routes: &Routes) -> Result<Vec<String>, ErrorBody> {
+    let Request::SessionNew { session } = request else { return Ok(Vec::new()) };
+    let variable = |name: &str| session.env.get(name).filter(|it| !it.is_empty()).cloned();
+    let home = variable("HOME");
+    let tmp =
+        variable("CLAUDE_CODE_TMPDIR").map_or_else(|| routes.tmp.as_ref().clone(), PathBuf::from);
+    let with_scratchpad = session.scratchpad;
+    let look = move || {
+        if with_scratchpad {
+            crate::scratchpad::check_root(&tmp).map_err(|error| {
+                let why = crate::jobs::chain(&error);
+                ErrorBody::new(ErrorCode::Failed, why)
+                    .hint("--no-scratchpad makes a session without one")
+            })?;
+        }
+        Ok(home.map(|home| crate::environment::definitions(&home)).unwrap_or_default())
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
 async fn write<W: AsyncWrite + Unpin>(

@@ -163,6 +163,7 @@ async fn serve(
     let facts = facts(&paths, &config, opened.degraded, under_systemd);
     let socket = paths.socket.clone();
     let home = config.home.clone().unwrap_or_else(|| paths.home.clone());
+    let tmp = Arc::new(paths.tmp.clone());
     let paths = Arc::new(Paths { home, ..paths });
     let world =
         World { paths, state: Arc::clone(&state), reactor: reactor.clone(), hub: hub.clone() };
@@ -188,7 +189,7 @@ async fn serve(
     });
     let thread = thread.context("starting the reactor's thread")?;
     let (close, closing) = oneshot::channel();
-    let routes = Routes { reactor: reactor.clone(), hub };
+    let routes = Routes { reactor: reactor.clone(), hub, tmp };
     let peers = tokio::task::spawn(listener::serve(listener, routes, closing));
     sd::ready("serving");
     tracing::info!(socket = %socket.display(), "serving");

@@ -14,8 +14,11 @@
 
 mod llm;
 mod messages;
+mod notifications;
+mod permissions;
 mod roles;
 mod sessions;
 mod socket;
+mod stop;
 mod systemd;
 mod tidy;

@@ -55,7 +55,9 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let mut live = start(context, &session, takes_input, sink)?;
     let ending = follow(context, &mut live, OnInterrupt::Detach)?;
     let exit = match ending {
-        Ending::Quiet { session, agents } => finish(context, &mut live, &session, agents, begun)?,
+        Ending::Quiet { session, agents } => {
+            finish(context, &mut live, (&session, agents), args.rm, begun)?
+        }
         Ending::Detached => return Ok(detach(&session)),
         Ending::Stopped => Exit::Failed,
         Ending::Gone => {
@@ -205,8 +207,8 @@ fn detach(session: &SessionView) -> Exit {
 fn finish(
     context: &Context,
     live: &mut Live,
-    session: &SessionView,
-    agents: Vec<AgentView>,
+    (session, agents): (&SessionView, Vec<AgentView>),
+    removes: bool,
     begun: Instant,
 ) -> anyhow::Result<Exit> {
     let problem = problem(session, &agents);
@@ -215,7 +217,7 @@ fn finish(
         Some(problem) => context.style.paint(Paint::Bad, &format!("✗ {problem}")),
     };
     live.print(&format!("\n{text} ({})\n", summary(session, &agents, begun.elapsed())))?;
-    if problem.is_some() {
+    if problem.is_some() && !removes {
         let name = line(&session.name);
         output::note(&format!(
             "`coordctl logs {name}` shows all of it; `coordctl send {name} TEXT` goes on"

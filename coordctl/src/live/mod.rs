@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use view::View;
 
 /// How long a daemon that ended in order may take to come back before that is taken for its end.
-const RESTART_LIMIT: Duration = Duration::from_secs(15);
+const RESTART_LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Without news for so long, the agents at work are shown again.
@@ -118,6 +118,9 @@ impl Live {
                     if matches!(event.event, Event::SessionRemoved {}) {
                         return Ok(Next::Gone);
                     }
+                    if let Event::SessionChanged { state } = event.event {
+                        self.session.state = state;
+                    }
                     let text = self.view.event(&event, crate::format::now_ms());
                     self.print(&text)?;
                     if matches!(event.event, Event::CaughtUp {}) {
@@ -181,9 +184,11 @@ impl Live {
     /// False if the session is gone.
     fn reattach(&mut self, context: &mut Context, why: Option<ErrorBody>) -> Result<bool, Failure> {
         let name = crate::terminal::line(&self.session.name);
-        let ordered = why.as_ref().is_some_and(|it| it.code == ErrorCode::ShuttingDown);
+        // A daemon that ends in order stops its sessions before, as for `coordctl daemon stop`.
+        let ordered = self.session.state == SessionState::Stopped
+            || why.as_ref().is_some_and(|it| it.code == ErrorCode::ShuttingDown);
         if ordered {
-            output::note("coordctl: coordd is shutting down; waiting for it to come back…");
+            output::note("coordctl: coordd has ended; waiting for it to come back…");
             if !wait_for_daemon(context) {
                 return Err(Failure::new(Exit::NoDaemon, "coordd was stopped")
                     .hint(format!("`coordctl attach {name}` starts it again and goes on")));

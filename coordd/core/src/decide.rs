@@ -6,7 +6,7 @@ use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::PeerId;
 use crate::input::{Credentials, Input};
-use crate::live::{Caller, Ending, Link, Ticked};
+use crate::live::{Caller, Clocks, Ending, Link};
 use crate::record::Keyed;
 use crate::request::{self, Call, Request, Said};
 use crate::role::{self, Asker};
@@ -18,6 +18,7 @@ use alloc::string::{String, ToString as _};
 /// Decides what an input leads to. It reads durable state and cannot change it.
 pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {
     let mut step = Step::default();
+    watch_clocks(live, now);
     match input {
         Input::Started => started(durable, live, &mut step, now),
         Input::Connected { peer, credentials } => {
@@ -85,6 +86,18 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
         Input::Tick => tick(durable, live, &mut step, now),
     }
     step
+}
+
+/// After a jump of the wall clock everything looks old; who is about to repeat a call is given the time to.
+fn watch_clocks(live: &mut Live, now: &Moment) {
+    let jumped = live.seen.is_some_and(|it| {
+        let passed = now.mono_ms.saturating_sub(it.mono_ms);
+        now.wall_ms > it.wall_ms.saturating_add(passed).saturating_add(limits::CLOCK_JUMP_MS)
+    });
+    live.seen = Some(Clocks { wall_ms: now.wall_ms, mono_ms: now.mono_ms });
+    if jumped {
+        live.forgot_mono_ms = Some(now.mono_ms);
+    }
 }
 
 /// After a start: every agent that had a process is expected back or found to be gone; everything else goes on by `settle`.
@@ -284,15 +297,6 @@ pub(crate) fn terminate(
 }
 
 fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
-    // After a jump of the wall clock everything looks old; who is about to repeat a call is given the time to.
-    let jumped = live.ticked.is_some_and(|it| {
-        let passed = now.mono_ms.saturating_sub(it.mono_ms);
-        now.wall_ms > it.wall_ms.saturating_add(passed).saturating_add(limits::CLOCK_JUMP_MS)
-    });
-    live.ticked = Some(Ticked { wall_ms: now.wall_ms, mono_ms: now.mono_ms });
-    if jumped {
-        live.forgot_mono_ms = Some(now.mono_ms);
-    }
     if live
         .forgot_mono_ms
         .is_none_or(|at| now.mono_ms >= at.saturating_add(limits::FORGET_EVERY_MS))

@@ -240,14 +240,23 @@ impl Durable {
                 .permissions
                 .values()
                 .any(|it| it.answer.as_ref().is_some_and(|it| it.at_ms < before_ms))
-            || self.keys.values().any(|(_, at_ms)| *at_ms < before_ms)
+            || self.keys.iter().any(|((caller, _), (_, at_ms))| {
+                *at_ms < before_ms && !self.may_repeat(caller)
+            })
+    }
+
+    /// Whether an agent is in the middle of a run, and may repeat a call of it however long ago that was.
+    fn may_repeat(&self, caller: &str) -> bool {
+        self.agents.get(&AgentId(String::from(caller))).is_some_and(Agent::run_is_open)
     }
 
     fn forget(&mut self, before_ms: u64) {
         self.messages
             .retain(|_, it| !(it.state.is_final() && it.ended_ms.is_some_and(|at| at < before_ms)));
         self.permissions.retain(|_, it| it.answer.as_ref().is_none_or(|it| it.at_ms >= before_ms));
-        self.keys.retain(|_, (_, at_ms)| *at_ms >= before_ms);
+        let mut keys = core::mem::take(&mut self.keys);
+        keys.retain(|(caller, _), (_, at_ms)| *at_ms >= before_ms || self.may_repeat(caller));
+        self.keys = keys;
     }
 
     /// Records that make this state out of none: the journal's beginning after a clean-up.

@@ -55,7 +55,7 @@ pub const RECEIPT_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// How often old receipts are looked for.
 pub const FORGET_EVERY_MS: u64 = 10 * 60 * 1_000;
 
-/// A wall clock that runs ahead of the steady one by so much between two ticks has jumped, and says nothing about age for a while.
+/// A wall clock that runs ahead of the steady one by so much between two inputs has jumped, and says nothing about age for a while.
 pub const CLOCK_JUMP_MS: u64 = 60 * 60 * 1_000;
 
 /// From the start of a process to its first hello (case C7). It only has to connect, even on a machine that is busy.

@@ -33,13 +33,13 @@ pub struct Live {
     pub(crate) ending: Option<Ending>,
     /// When old receipts were last looked for.
     pub(crate) forgot_mono_ms: Option<u64>,
-    /// Both clocks at the last tick.
-    pub(crate) ticked: Option<Ticked>,
+    /// Both clocks at the last input.
+    pub(crate) seen: Option<Clocks>,
 }
 
 /// What the two clocks said at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticked {
+pub(crate) struct Clocks {
     pub(crate) wall_ms: u64,
     pub(crate) mono_ms: u64,
 }

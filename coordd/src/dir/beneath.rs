@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
 /// Deepest path that is opened below a folder. Deeper ones are nobody's work.
@@ -45,7 +45,17 @@ pub(super) fn open_by_component(
         if fstat(&fd)?.st_dev == device { Ok(fd) } else { Err(Errno::XDEV) }
     };
     for name in parents {
-        at = Some(step(&at, name, OFlags::PATH | OFlags::DIRECTORY)?);
+        let fd = step(&at, name, OFlags::PATH)?;
+        match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+            FileType::Directory => at = Some(fd),
+            FileType::Symlink => return Err(Errno::LOOP),
+            FileType::RegularFile
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => return Err(Errno::NOTDIR),
+        }
     }
     step(&at, last, flags)
 }

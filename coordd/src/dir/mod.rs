@@ -154,11 +154,6 @@ impl Dir {
         Ok((names, false))
     }
 
-    /// Makes changes of names in it durable.
-    pub(crate) fn sync(&self) -> Result<(), DirError> {
-        rustix::fs::fsync(&self.fd).map_err(|error| DirError::io("sync", &self.path, error))
-    }
-
     fn stat(&self) -> Result<Stat, DirError> {
         fstat(&self.fd).map_err(|error| DirError::io("look at", &self.path, error))
     }

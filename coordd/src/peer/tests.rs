@@ -13,7 +13,13 @@ fn served() -> (tokio::io::DuplexStream, mpsc::Receiver<Arrival>, tokio::task::J
     let (reactor, arrivals) = mpsc::channel(8);
     let hub = Hub::for_tests();
     let (from, to) = tokio::io::split(theirs);
-    let task = tokio::task::spawn(serve(PeerId(1), from, to, Routes { reactor, hub }, ()));
+    let task = tokio::task::spawn(serve(
+        PeerId(1),
+        from,
+        to,
+        Routes { reactor, hub, tmp: Arc::new(PathBuf::from("/tmp")) },
+        (),
+    ));
     (ours, arrivals, task)
 }
 

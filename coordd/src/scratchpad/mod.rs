@@ -40,6 +40,8 @@ pub(crate) enum ScratchpadError {
         "the scratchpad of session {session} cannot be used; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder"
     )]
     Refused { session: String, source: DirError },
+    #[error("no scratchpad can be made; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder")]
+    NoRoot { source: DirError },
     #[error(
         "{} is no longer the folder that session {session} used: somebody put another one there; move that one away",
         path.display()
@@ -107,6 +109,14 @@ pub(crate) struct Listing {
     pub(crate) entries: Vec<Listed>,
     /// Whether there are more.
     pub(crate) cut: bool,
+}
+
+/// Whether scratchpads can be made below `tmp` at all, so that a session is refused with the reason and not made without one.
+pub(crate) fn check_root(tmp: &Path) -> Result<(), ScratchpadError> {
+    let root = format!("claude-{}", euid());
+    let refused = |source| ScratchpadError::NoRoot { source };
+    Dir::base(tmp).map_err(refused)?.enter(&root, Demand::Repaired).map_err(refused)?;
+    Ok(())
 }
 
 /// Where the scratchpad of a session is made. Nothing is made or looked at.

@@ -85,8 +85,8 @@ impl TeamFiles {
         Self { home: home.into(), known: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Where a team's file is.
-    pub(crate) fn config_path(&self, team: &str) -> PathBuf {
+    #[cfg(test)]
+    fn config_path(&self, team: &str) -> PathBuf {
         self.teams_path().join(team).join(CONFIG)
     }
 

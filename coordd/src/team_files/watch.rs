@@ -62,7 +62,6 @@ pub(crate) enum Outside {
 pub(crate) struct TeamWatch {
     signals: Option<SyncSender<Signal>>,
     thread: Option<JoinHandle<()>>,
-    is_polling: Arc<AtomicBool>,
 }
 
 enum Signal {
@@ -75,14 +74,13 @@ impl TeamWatch {
     /// Starts the thread. What others do is sent to `told`, which is never waited for.
     pub(crate) fn start(files: Arc<TeamFiles>, told: Sender<Outside>) -> std::io::Result<Self> {
         let (signals, arrived) = sync_channel(SIGNALS_MAX);
-        let is_polling = Arc::new(AtomicBool::new(false));
         let missed = Arc::new(AtomicBool::new(false));
         let watcher = watcher(&files, signals.clone(), Arc::clone(&missed));
         let mut judge = Judge {
             files,
             told,
             watcher: None,
-            is_polling: Arc::clone(&is_polling),
+            is_polling: false,
             missed,
             teams: BTreeMap::new(),
             next_poll: Instant::now(),
@@ -94,7 +92,7 @@ impl TeamWatch {
         let thread = std::thread::Builder::new()
             .name("team-files".to_owned())
             .spawn(move || judge.run(&arrived))?;
-        Ok(Self { signals: Some(signals), thread: Some(thread), is_polling })
+        Ok(Self { signals: Some(signals), thread: Some(thread) })
     }
 
     /// Begins to watch a team that was written. What happened to its file since then is noticed too.
@@ -104,11 +102,6 @@ impl TeamWatch {
 
     pub(crate) fn remove(&self, team: &str) {
         self.signal(Signal::Remove(team.to_owned()));
-    }
-
-    /// Whether the kernel had no room for a watch, so that files are looked at every few seconds.
-    pub(crate) fn is_polling(&self) -> bool {
-        self.is_polling.load(Ordering::Relaxed)
     }
 
     fn signal(&self, signal: Signal) {
@@ -209,7 +202,7 @@ struct Judge {
     files: Arc<TeamFiles>,
     told: Sender<Outside>,
     watcher: Option<RecommendedWatcher>,
-    is_polling: Arc<AtomicBool>,
+    is_polling: bool,
     /// Set by the watcher when it could not say what happened.
     missed: Arc<AtomicBool>,
     teams: BTreeMap<String, Watched>,
@@ -230,7 +223,7 @@ impl Judge {
             if self.told.is_closed() {
                 return;
             }
-            let poll = self.is_polling.load(Ordering::Relaxed) && Instant::now() >= self.next_poll;
+            let poll = self.is_polling && Instant::now() >= self.next_poll;
             if poll {
                 self.next_poll = Instant::now() + Duration::from_millis(POLL_MS);
             }
@@ -248,7 +241,7 @@ impl Judge {
     fn wait(&self) -> Duration {
         let now = Instant::now();
         let mut until = now + Duration::from_millis(IDLE_MS);
-        if self.is_polling.load(Ordering::Relaxed) {
+        if self.is_polling {
             until = until.min(self.next_poll);
         }
         for watched in self.teams.values() {
@@ -345,7 +338,7 @@ impl Judge {
 
     /// From now on all files are looked at (rel-95). Those that are watched stay watched.
     fn degrade(&mut self, error: &notify::Error) {
-        if !self.is_polling.swap(true, Ordering::Relaxed) {
+        if !std::mem::replace(&mut self.is_polling, true) {
             tracing::warn!(%error, "team files cannot be watched and are looked at every few seconds");
         }
     }
@@ -459,7 +452,6 @@ mod tests {
         let edited = team("beta", "again");
         fixture.edit("beta", &text(&edited));
         assert_eq!(fixture.next().await, Outside::Edited(edited));
-        assert!(!fixture.watch.is_polling());
     }
 
     #[tokio::test]
@@ -569,16 +561,14 @@ mod tests {
             files: Arc::clone(&files),
             told: tell,
             watcher: None,
-            is_polling: Arc::new(AtomicBool::new(false)),
+            is_polling: false,
             missed: Arc::new(AtomicBool::new(false)),
             teams: BTreeMap::new(),
             next_poll: Instant::now(),
         };
         judge.degrade(&notify::Error::new(notify::ErrorKind::MaxFilesWatch));
-        let is_polling = Arc::clone(&judge.is_polling);
         let thread = std::thread::spawn(move || judge.run(&arrived));
-        let watch = TeamWatch { signals: Some(signals), thread: Some(thread), is_polling };
-        assert!(watch.is_polling());
+        let watch = TeamWatch { signals: Some(signals), thread: Some(thread) };
         files.write_team(&team("alpha", "one")).unwrap();
         watch.add("alpha");
         let edited = team("alpha", "by hand");

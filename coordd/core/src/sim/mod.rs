@@ -88,5 +88,5 @@ fn one_seed() {
 
 #[test]
 fn rel99_seeds_0() {
-    run_all(0..1000);
+    run_all(0..5000);
 }

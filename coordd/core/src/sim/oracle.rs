@@ -98,19 +98,16 @@ impl Oracle {
             Record::RunEnded { agent, run, outcome, .. } => {
                 let agent = &before.agents[agent];
                 assert!(*run > agent.runs, "rel-52: run {run} of {} ends again", agent.name);
-                if agent.role == Role::Worker {
-                    self.ended.insert((agent.id.clone(), *run), outcome.status);
-                } else {
-                    self.ended.insert((agent.id.clone(), *run), outcome.status);
-                }
+                self.ended.insert((agent.id.clone(), *run), outcome.status);
             }
             Record::Keyed { caller, key, to, at_ms } => {
                 let name = (caller.clone(), key.clone());
                 let before = self.keys.insert(name, (to.clone(), true_ms, *at_ms));
                 assert!(before.is_none(), "A39: {key} of {caller} had its effect twice");
             }
-            Record::Forgotten { before_ms } => self.keys.retain(|(_, key), (_, put_ms, at_ms)| {
-                let kept = *at_ms >= *before_ms;
+            Record::Forgotten { before_ms } => self.keys.retain(|(caller, key), (_, put_ms, at_ms)| {
+                let agent = before.agents.get(&AgentId(caller.clone()));
+                let kept = *at_ms >= *before_ms || agent.is_some_and(Agent::run_is_open);
                 let age = true_ms - *put_ms;
                 assert!(kept || age >= KEY_KEPT_MS, "{key} is forgotten after {age} ms");
                 kept

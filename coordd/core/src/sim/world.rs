@@ -45,7 +45,8 @@ pub(super) struct World {
     mono_ms: u64,
     pub(super) wall_ms: u64,
     true_ms: u64,
-    uncommitted: VecDeque<Step>,
+    /// Steps that are not on disk, each with the time of its decision.
+    uncommitted: VecDeque<(u64, Step)>,
     /// The journal, and the state that it makes.
     pub(super) disk: Vec<Record>,
     committed: Durable,
@@ -119,7 +120,7 @@ impl World {
         self.say(|| format!("    records {:?}\n    effects {:?}", step.records, step.effects));
         Oracle::decided(&self.core, &step, request);
         if !(step.records.is_empty() && step.effects.is_empty()) {
-            self.uncommitted.push_back(step);
+            self.uncommitted.push_back((self.true_ms, step));
         }
     }
 
@@ -128,14 +129,14 @@ impl World {
         self.say(|| "commit".to_string());
         let steps = core::mem::take(&mut self.uncommitted);
         let any = !steps.is_empty();
-        steps.iter().for_each(|it| self.write(&it.records));
-        steps.into_iter().flat_map(|it| it.effects).for_each(|it| self.perform(it));
+        steps.iter().for_each(|(decided_ms, it)| self.write(*decided_ms, &it.records));
+        steps.into_iter().flat_map(|(_, it)| it.effects).for_each(|it| self.perform(it));
         any
     }
 
-    fn write(&mut self, records: &[Record]) {
+    fn write(&mut self, decided_ms: u64, records: &[Record]) {
         for record in records {
-            self.oracle.committed(&self.committed, record, &self.folders, self.true_ms);
+            self.oracle.committed(&self.committed, record, &self.folders, decided_ms);
             self.committed.apply(record);
         }
         self.disk.extend_from_slice(records);
@@ -144,8 +145,8 @@ impl World {
     /// The daemon dies: some of what it had decided is on disk, and nobody has seen it.
     pub(super) fn crash(&mut self) {
         for _ in 0..self.random.below(self.uncommitted.len() + 1) {
-            let step = self.uncommitted.pop_front().unwrap();
-            self.write(&step.records);
+            let (decided_ms, step) = self.uncommitted.pop_front().unwrap();
+            self.write(decided_ms, &step.records);
         }
         self.restart();
     }
