@@ -15,19 +15,21 @@ const FILE: &str = "env.json";
 /// The longest variable, name and value, in bytes: what Linux gives a program in one piece.
 const VARIABLE_BYTES_MAX: usize = 128 * 1024;
 /// Never given to an agent, whatever the client says: they belong to another program's life.
-const NEVER: [&str; 9] = [
+const NEVER: [&str; 11] = [
     "CLAUDECODE",
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_CHILD_SESSION",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_PID",
     "AI_AGENT",
+    "LD_AUDIT",
+    "LD_PRELOAD",
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "COORDD_TOKEN",
 ];
 /// Nor any that begin with these.
-const NEVER_PREFIXES: [&str; 4] = ["CLAUDE_CODE_MESSAGING_", "LISTEN_", "LD_", "BASH_FUNC_"];
+const NEVER_PREFIXES: [&str; 3] = ["CLAUDE_CODE_MESSAGING_", "LISTEN_", "BASH_FUNC_"];
 
 /// Why an environment could not be kept.
 #[derive(Debug, thiserror::Error)]

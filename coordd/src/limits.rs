@@ -20,6 +20,8 @@ pub(crate) const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 /// For writing one message to a peer that does not read.
 pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
+/// For writing what is queued for a peer whose connection ends.
+pub(crate) const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long accepting rests when there are no descriptors left (rel-45).
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Things to be done that wait for the shell. The core makes at most a few for each input; full means that something is stuck.

@@ -224,7 +224,7 @@ fn named(path: &Path, variable: &'static str) -> Place {
 /// The runtime folder of a login session, as the XDG rules demand it: there, ours, 0700.
 fn is_runtime_base(path: &Path) -> bool {
     std::fs::metadata(path)
-        .is_ok_and(|it| it.is_dir() && it.uid() == euid() && it.mode() & 0o777 == 0o700)
+        .is_ok_and(|it| it.is_dir() && it.uid() == euid() && matches!(it.mode() & 0o077, 0))
 }
 
 fn home(env: Env<'_>) -> Result<PathBuf, PathsError> {

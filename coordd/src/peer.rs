@@ -14,7 +14,7 @@ mod codec;
 use crate::hub::Hub;
 use crate::limits;
 use crate::reactor::Arrival;
-use codec::{Codec, Decoder};
+use codec::{Codec, Decoded, Decoder};
 use coordd_core::id::{AgentId, PeerId};
 use coordd_core::input::Credentials;
 use proto::error::{ErrorBody, ErrorCode};
@@ -114,10 +114,10 @@ where
     let begun = timeout_at(deadline, begin(&mut from, &mut to)).await;
     let (mut decoder, codec, hello) = match begun {
         Ok(Ok(begun)) => begun,
-        Ok(Err(Failed { codec, error })) => return refuse(&mut to, codec, error).await,
+        Ok(Err(Failed { codec, error })) => return refuse(to, codec, error).await,
         Err(_) => {
             let error = ErrorBody::new(ErrorCode::NoHello, "no hello came within 5 seconds");
-            return refuse(&mut to, Codec::Lines, Some(error)).await;
+            return refuse(to, Codec::Lines, Some(error)).await;
         }
     };
     drop(greeted);
@@ -133,17 +133,20 @@ where
         return;
     }
     let calls = Semaphore::new(limits::CALLS_OPEN_MAX);
-    let reading = read(peer, &mut from, &mut decoder, &routes, &handle, &calls);
-    let writing = write(&mut to, codec, out, &calls);
-    // Whichever ends first ends the connection; what is queued for the peer is still written when its reading side ended.
+    let mut writing = std::pin::pin!(write(to, codec, out, &calls));
     let ended = tokio::select! {
-        ended = reading => ended,
-        () = writing => None,
+        ended = read(peer, &mut from, &mut decoder, &routes, &handle, &calls) => ended,
+        to = &mut writing => {
+            let _gone = routes.reactor.send(Arrival::Closed { peer }).await;
+            return refuse(to, codec, None).await;
+        }
         () = handle.closing.now.notified() => handle.closing.why.get().cloned(),
     };
+    drop(handle);
     let _gone = routes.reactor.send(Arrival::Closed { peer }).await;
-    if let Some(error) = ended {
-        refuse(&mut to, codec, Some(error)).await;
+    // The reactor and the hub let go of the peer now, and what they had queued for it is still written.
+    if let Ok(to) = timeout(limits::LAST_WORDS_TIME_MAX, writing).await {
+        refuse(to, codec, ended).await;
     }
 }
 
@@ -184,7 +187,17 @@ where
     let message =
         next(from, &mut decoder).await.map_err(|error| Failed { codec, error: Some(error) })?;
     let Some(message) = message else { return Err(Failed { codec, error: None }) };
-    let ToDaemon::Hello(hello) = message else {
+    let hello = match message {
+        Decoded::Message(message) => {
+            if let ToDaemon::Hello(hello) = *message {
+                Some(hello)
+            } else {
+                None
+            }
+        }
+        Decoded::BadCall { .. } => None,
+    };
+    let Some(hello) = hello else {
         let error = ErrorBody::new(ErrorCode::NoHello, "the first message must be a hello")
             .hint("send {\"hello\":{\"protocol\":1}} first");
         return Err(Failed { codec, error: Some(error) });
@@ -199,7 +212,7 @@ where
 async fn next<R: AsyncRead + Unpin>(
     from: &mut R,
     decoder: &mut Decoder,
-) -> Result<Option<ToDaemon>, ErrorBody> {
+) -> Result<Option<Decoded>, ErrorBody> {
     let mut chunk = vec![0; 16 * 1024];
     let mut deadline = None;
     loop {
@@ -237,7 +250,13 @@ async fn read<R: AsyncRead + Unpin>(
 ) -> Option<ErrorBody> {
     loop {
         let message = match next(from, decoder).await {
-            Ok(Some(message)) => message,
+            Ok(Some(Decoded::Message(message))) => *message,
+            Ok(Some(Decoded::BadCall { id, error })) => {
+                calls.acquire().await.ok()?.forget();
+                let outcome = proto::Outcome::Error(error);
+                handle.tell(FromDaemon::Reply(proto::Reply { id, outcome }));
+                continue;
+            }
             Ok(None) => return drained(calls).await,
             Err(error) => return Some(error),
         };
@@ -299,12 +318,13 @@ async fn prepared(request: &Request, routes: &Routes) -> Result<Vec<String>, Err
     tokio::task::spawn_blocking(look).await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
+/// Writes until nobody has anything more for the peer, or it does not read. Gives the stream back.
 async fn write<W: AsyncWrite + Unpin>(
-    to: &mut W,
+    mut to: W,
     codec: Codec,
     mut out: mpsc::Receiver<Out>,
     calls: &Semaphore,
-) {
+) -> W {
     while let Some(message) = out.recv().await {
         let message = match &message {
             Out::Own(message) => message.as_ref(),
@@ -316,13 +336,14 @@ async fn write<W: AsyncWrite + Unpin>(
             calls.add_permits(1);
         }
         if !matches!(written, Ok(Ok(()))) {
-            return;
+            break;
         }
     }
+    to
 }
 
 /// Tells a peer why, if there is something to tell, and ends.
-async fn refuse<W: AsyncWrite + Unpin>(to: &mut W, codec: Codec, error: Option<ErrorBody>) {
+async fn refuse<W: AsyncWrite + Unpin>(mut to: W, codec: Codec, error: Option<ErrorBody>) {
     if let Some(error) = error {
         tracing::info!(code = ?error.code, message = %error.message, "a connection is ended");
         let bytes = codec.encode(&FromDaemon::Closing(error));

@@ -125,6 +125,12 @@ impl<S: Store> Reactor<S> {
             ends |= effect == Effect::Exit;
             self.act(effect);
         }
+        if ends {
+            let why = translate::error_body(&coordd_core::denial::Denial::ShuttingDown);
+            for handle in self.peers.values() {
+                handle.tell(proto::FromDaemon::Closing(why.clone()));
+            }
+        }
         Ok(ends)
     }
 

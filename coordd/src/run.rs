@@ -49,6 +49,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     std::env::set_current_dir("/").context("changing to /")?;
     raise_descriptor_limit();
     let state = Arc::new(paths.open_state().context("opening the state folder")?);
+    // Two runtime folders may share a home, and so a state folder: after a logout that an old daemon outlived, for one.
+    let state_lock = InstanceLock::take(state.dir()).context(
+        "taking the lock of the state folder; end the other coordd, or set COORDD_STATE_DIR for this one",
+    )?;
     let opened = Opened::new(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -57,7 +61,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let ended = runtime.block_on(serve(paths, config, handed, state, opened));
     runtime.shutdown_timeout(limits::ENDING_TIME_MAX);
     // Last: whoever takes it finds everything at rest.
-    drop(lock);
+    drop((state_lock, lock));
     ended
 }
 
@@ -266,7 +270,10 @@ async fn until_end(
 }
 
 fn remove_socket(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path) {
+    // Usually gone already: the listener removes what it made.
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
         tracing::warn!(%error, "the socket could not be removed");
     }
 }

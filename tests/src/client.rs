@@ -336,7 +336,7 @@ impl Client {
         }
     }
 
-    /// Waits until an agent is as wanted.
+    /// Waits until there is such an agent and it is as wanted.
     pub fn agent_until(
         &mut self,
         agent: &str,
@@ -345,11 +345,14 @@ impl Client {
     ) -> AgentView {
         let deadline = Instant::now() + CONDITION_LIMIT;
         loop {
-            let view = self.agent(agent);
-            if wanted(&view) {
-                return view;
+            let answer = self.call(Request::AgentShow { agent: agent.into() });
+            if let Outcome::Ok(response) = &answer
+                && let Response::Agent { agent } = response.as_ref()
+                && wanted(agent)
+            {
+                return agent.clone();
             }
-            assert!(Instant::now() < deadline, "not in time: {agent} {what}; {view:#?}");
+            assert!(Instant::now() < deadline, "not in time: {agent} {what}; {answer:#?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -72,7 +72,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// A goal is for a coordinator, where this build has one.
-pub(crate) fn with_default_mode(args: &SessionArgs) -> SessionArgs {
+fn with_default_mode(args: &SessionArgs) -> SessionArgs {
     let mut args = args.clone();
     if args.mode.is_none() && cfg!(feature = "coordinator") {
         args.mode = Some("coordinator".to_owned());

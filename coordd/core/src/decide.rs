@@ -8,7 +8,7 @@ use crate::id::PeerId;
 use crate::input::{Credentials, Input};
 use crate::live::{Caller, Clocks, Ending, Link};
 use crate::record::Keyed;
-use crate::request::{self, Call, Request, Said};
+use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker};
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits};
 use alloc::borrow::ToOwned as _;
@@ -236,6 +236,9 @@ fn checked(
     if request.may_wait() {
         live.has_room_to_wait()?;
     }
+    if live.disk_full && grows(kind) {
+        return Err(Denial::DiskFull);
+    }
     if let Some(key) = &call.key {
         if key.is_empty() || key.len() > limits::KEY_LEN_MAX {
             return Err(Denial::Invalid {
@@ -248,6 +251,15 @@ fn checked(
         }
     }
     request::answer(call, live, step, request)
+}
+
+/// Whether a request puts something new on the disk that is to stay there. Acknowledgements, ends and answers make
+/// room in the end, and must get through.
+fn grows(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::SessionNew | Kind::Prompt | Kind::Send | Kind::AgentSpawn | Kind::TeamCreate | Kind::TaskCreate
+    )
 }
 
 /// The caller's part of an idempotency key.

@@ -160,6 +160,8 @@ pub enum Denial {
     },
     /// The agent was stopped while its question was open.
     AskerStopped,
+    /// The disk is full, and the request would put more on it.
+    DiskFull,
     /// The daemon is ending.
     ShuttingDown,
     /// The shell could not do its part.

@@ -47,6 +47,8 @@ pub mod team;
 
 #[cfg(test)]
 mod sim;
+#[cfg(test)]
+mod tests;
 
 use alloc::vec::Vec;
 

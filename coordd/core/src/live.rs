@@ -31,6 +31,8 @@ pub struct Live {
     pub(crate) waiters: Vec<Waiting>,
     /// Set once the daemon is to end.
     pub(crate) ending: Option<Ending>,
+    /// Set by the shell while the disk is full: what would only make it fuller is denied, the rest goes on.
+    pub disk_full: bool,
     /// When old receipts were last looked for.
     pub(crate) forgot_mono_ms: Option<u64>,
     /// Both clocks at the last input.

@@ -21,6 +21,16 @@ pub(super) enum Decoder {
     Lines(LineDecoder),
 }
 
+/// What a peer said.
+#[derive(Debug)]
+pub(super) enum Decoded {
+    /// A message.
+    Message(Box<ToDaemon>),
+    /// A call that this build does not understand: from a newer client, or with a field that is not as it must be. It
+    /// is answered, and harms nothing else.
+    BadCall { id: u64, error: ErrorBody },
+}
+
 impl Codec {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -72,14 +82,23 @@ impl Decoder {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<ToDaemon>, ErrorBody> {
+    pub(super) fn next(&mut self) -> Result<Option<Decoded>, ErrorBody> {
         match self {
             Self::Frames(it) => match it.next_frame().map_err(|error| of_frame(&error))? {
-                Some(body) => frame::decode(&body).map(Some).map_err(|error| of_frame(&error)),
+                Some(body) => match frame::decode(&body) {
+                    Ok(message) => Ok(Some(Decoded::Message(Box::new(message)))),
+                    Err(error) => Err(of_frame(&error)),
+                },
                 None => Ok(None),
             },
             Self::Lines(it) => match it.next_line().map_err(|error| of_line(&error))? {
-                Some(line) => line::decode(&line).map(Some).map_err(|error| of_line(&error)),
+                Some(line) => match line::decode(&line) {
+                    Ok(message) => Ok(Some(Decoded::Message(Box::new(message)))),
+                    Err(error) => call_id(&line).map_or_else(
+                        || Err(of_line(&error)),
+                        |id| Ok(Some(Decoded::BadCall { id, error: of_line(&error) })),
+                    ),
+                },
                 None => Ok(None),
             },
         }
@@ -91,6 +110,12 @@ impl Decoder {
             Self::Lines(it) => it.is_inside(),
         }
     }
+}
+
+/// The id of a call whose request is not understood, if that much of the line is.
+fn call_id(line: &[u8]) -> Option<u64> {
+    let value: serde_json::Value = line::decode(line).ok()?;
+    value.get("call")?.get("id")?.as_u64()
 }
 
 fn of_frame(error: &FrameError) -> ErrorBody {

@@ -46,6 +46,7 @@ async fn d3_json_lines_by_hand() {
         id: 7,
         outcome: Outcome::Ok(Box::new(Response::Done {}))
     })));
+    drop(handle);
     let mut ours = BufReader::new(ours);
     assert_eq!(line(&mut ours).await["welcome"]["boot"], "b");
     assert_eq!(
@@ -128,4 +129,36 @@ async fn w4_only_agents_report() {
     assert_eq!(line(&mut ours).await["closing"]["code"], "forbidden");
     task.await.unwrap();
     assert!(!matches!(arrivals.recv().await, Some(Arrival::Input(Input::Tick))));
+}
+
+#[tokio::test]
+async fn d3_a_request_from_the_future_is_answered_and_the_connection_goes_on() {
+    let (mut ours, mut arrivals, _task) = served();
+    let lines = "{\"hello\":{}}\n{\"call\":{\"id\":4,\"request\":{\"teleport\":{}}}}\n{\"call\":{\"id\":5,\"request\":{\"ping\":{}}}}\n";
+    ours.write_all(lines.as_bytes()).await.unwrap();
+    assert!(matches!(arrivals.recv().await, Some(Arrival::Opened { .. })));
+    let Some(Arrival::Call { call, .. }) = arrivals.recv().await else { panic!("no call") };
+    assert_eq!(call.id, 5);
+    let reply = line(&mut BufReader::new(ours)).await;
+    assert_eq!(reply["reply"]["id"], 4);
+    assert_eq!(reply["reply"]["outcome"]["error"]["code"], "malformed");
+}
+
+#[tokio::test]
+async fn d10_what_was_answered_before_the_garbage_is_still_sent() {
+    let (mut ours, mut arrivals, _task) = served();
+    ours.write_all(b"{\"hello\":{}}\n{\"call\":{\"id\":1,\"request\":{\"ping\":{}}}}\n")
+        .await
+        .unwrap();
+    let Some(Arrival::Opened { handle, .. }) = arrivals.recv().await else { panic!("no hello") };
+    assert!(matches!(arrivals.recv().await, Some(Arrival::Call { .. })));
+    assert!(handle.tell(FromDaemon::Reply(Reply {
+        id: 1,
+        outcome: Outcome::Ok(Box::new(Response::Done {}))
+    })));
+    drop(handle);
+    ours.write_all(b"garbage\n").await.unwrap();
+    let mut ours = BufReader::new(ours);
+    assert_eq!(line(&mut ours).await["reply"]["id"], 1);
+    assert_eq!(line(&mut ours).await["closing"]["code"], "malformed");
 }

@@ -6,6 +6,7 @@ use crate::jobs::{Job, SessionJob, TeamJob};
 use crate::store::Store;
 use crate::translate;
 use coordd_core::Effect;
+use coordd_core::denial::Denial;
 use coordd_core::effect::Order;
 use coordd_core::id::{AgentId, PeerId};
 use proto::response::Response as R;
@@ -28,6 +29,10 @@ impl<S: Store> Reactor<S> {
                 self.close(peer, Some(translate::error_body(&denial)));
             }
             Effect::Reply { peer, call, outcome } => {
+                if let Err(Denial::Forbidden { asker, request }) = &outcome {
+                    // C-1: whoever tries this is confused or worse, and somebody should know.
+                    tracing::warn!(%peer, asker, request, "forbidden");
+                }
                 let outcome =
                     outcome.and_then(|answer| translate::response(&self.core, &self.facts, answer));
                 match outcome {

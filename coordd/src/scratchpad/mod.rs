@@ -40,7 +40,9 @@ pub(crate) enum ScratchpadError {
         "the scratchpad of session {session} cannot be used; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder"
     )]
     Refused { session: String, source: DirError },
-    #[error("no scratchpad can be made; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder")]
+    #[error(
+        "no scratchpad can be made; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder"
+    )]
     NoRoot { source: DirError },
     #[error(
         "{} is no longer the folder that session {session} used: somebody put another one there; move that one away",
@@ -83,6 +85,18 @@ pub(crate) struct Repair {
     pub(crate) quarantined: usize,
 }
 
+/// What the user is told.
+impl std::fmt::Display for Repair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} was open to other users; it was closed, and {} things in it were moved to a .quarantine folder there",
+            self.path.display(),
+            self.quarantined
+        )
+    }
+}
+
 /// What [`Scratchpad::check`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
@@ -112,11 +126,15 @@ pub(crate) struct Listing {
 }
 
 /// Whether scratchpads can be made below `tmp` at all, so that a session is refused with the reason and not made without one.
-pub(crate) fn check_root(tmp: &Path) -> Result<(), ScratchpadError> {
+pub(crate) fn check_root(tmp: &Path) -> Result<Option<Repair>, ScratchpadError> {
     let root = format!("claude-{}", euid());
     let refused = |source| ScratchpadError::NoRoot { source };
-    Dir::base(tmp).map_err(refused)?.enter(&root, Demand::Repaired).map_err(refused)?;
-    Ok(())
+    let base = Dir::base(tmp).map_err(refused)?;
+    let (dir, found) = base.enter(&root, Demand::Repaired).map_err(refused)?;
+    Ok(match found {
+        Found::Repaired { quarantined } => Some(Repair { path: dir.path().into(), quarantined }),
+        _ => None,
+    })
 }
 
 /// Where the scratchpad of a session is made. Nothing is made or looked at.

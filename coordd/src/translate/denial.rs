@@ -113,6 +113,10 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         }
         Denial::Answered { id } => say(Code::State, format!("question {id} was answered before")),
         Denial::AskerStopped => say(Code::State, "the agent is gone"),
+        Denial::DiskFull => {
+            say(Code::DiskFull, "the disk that holds coordd's state is full; nothing was accepted")
+                .hint("free some space; coordd goes on by itself")
+        }
         Denial::ShuttingDown => say(Code::ShuttingDown, "coordd is ending; nothing new is begun")
             .hint("try again in a moment"),
         Denial::Failed { why } => say(Code::Failed, why.clone()),

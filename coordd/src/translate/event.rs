@@ -67,7 +67,8 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
         }
         It::TeamDeleted(name) => Event::TeamDeleted { name: name.to_string() },
         It::TaskChanged { team, task } => {
-            Event::TaskChanged { task: view::task(durable.teams.get(team)?.tasks.get(task)?) }
+            let team = durable.teams.get(team)?;
+            Event::TaskChanged { task: view::task(team, team.tasks.get(task)?) }
         }
         It::Output => {
             let text = durable.sessions.get(session)?.output.as_ref()?;

@@ -86,16 +86,13 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
             teams: durable.teams.values().map(|it| view::team(core, facts, it)).collect(),
         },
         Answer::Task { team, task } => {
-            let it = durable
-                .teams
-                .get(&team)
-                .and_then(|it| it.tasks.get(&task))
-                .ok_or_else(|| gone("task", &task))?;
-            Response::Task { task: view::task(it) }
+            let team = durable.teams.get(&team).ok_or_else(|| gone("team", &team))?;
+            let it = team.tasks.get(&task).ok_or_else(|| gone("task", &task))?;
+            Response::Task { task: view::task(team, it) }
         }
         Answer::Tasks(team) => {
             let it = durable.teams.get(&team).ok_or_else(|| gone("team", &team))?;
-            Response::Tasks { tasks: it.tasks.values().map(view::task).collect() }
+            Response::Tasks { tasks: it.tasks.values().map(|task| view::task(it, task)).collect() }
         }
         Answer::Usage(session) => rows(core, session.as_ref()),
         Answer::RunRecorded { exit } => Response::RunRecorded { exit },

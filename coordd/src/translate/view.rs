@@ -185,14 +185,17 @@ pub(crate) fn task_status(it: TaskStatus) -> view::TaskStatus {
     }
 }
 
-pub(crate) fn task(it: &Task) -> TaskView {
+/// A task waits only for what is not done: a finished one blocks nothing any more (T-4).
+pub(crate) fn task(team: &Team, it: &Task) -> TaskView {
+    let is_open =
+        |id: &&u32| team.tasks.get(*id).is_some_and(|it| it.status != TaskStatus::Completed);
     TaskView {
         id: it.id,
         subject: it.subject.clone(),
         description: it.description.clone(),
         status: task_status(it.status),
         owner: it.owner.clone(),
-        blocked_by: it.blocked_by.clone(),
+        blocked_by: it.blocked_by.iter().filter(is_open).copied().collect(),
     }
 }
 

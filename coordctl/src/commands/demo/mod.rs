@@ -100,13 +100,15 @@ fn open(
     project: &Project,
     model: Option<Model>,
 ) -> anyhow::Result<SessionView> {
+    // The demo is a coordinator's job; a build without one says so.
     let session = SessionArgs {
+        mode: Some("coordinator".to_owned()),
         model: args.model.clone(),
         cwd: Some(project.repository()),
         allow: ALLOW.map(str::to_owned).into(),
         ..SessionArgs::default()
     };
-    let mut new = super::new::prepare(context, &run::with_default_mode(&session), model)?;
+    let mut new = super::new::prepare(context, &session, model)?;
     GOAL.clone_into(&mut new.prompt);
     let response = context.call(Request::SessionNew { session: Box::new(new) })?;
     expect!(response, Session { session });

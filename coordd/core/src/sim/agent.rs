@@ -238,7 +238,7 @@ impl Process {
             self.read(folder);
             return Act::Worked;
         }
-        if calm || random.one_in(3) {
+        if calm || random.one_in(8) {
             let failed = random.one_in(5);
             folder.end_run(if failed { Status::Failed } else { Status::Completed });
             return Act::Worked;
@@ -327,8 +327,8 @@ impl Process {
                 rule: "Bash(true)".into(),
             });
         }
-        match random.below(10) {
-            0..=3 => Request::AgentSpawn(NewAgent {
+        match random.below(12) {
+            0..=5 => Request::AgentSpawn(NewAgent {
                 description: format!("work {number}"),
                 prompt: format!("task {number}"),
                 name: if random.one_in(3) { String::new() } else { name },
@@ -336,14 +336,14 @@ impl Process {
                 wait: self.role == Role::Lead && random.one_in(2),
                 ..NewAgent::default()
             }),
-            4..=6 => Request::Send {
+            6..=8 => Request::Send {
                 session: String::new(),
                 to: if random.one_in(3) { To::Everyone } else { To::Name(name) },
                 body: Body::Text { text: format!("words {number}") },
                 summary: String::new(),
             },
-            7 => Request::AgentStop { agent: name },
-            8 => Request::TeamCreate {
+            9 => Request::AgentStop { agent: name },
+            10 => Request::TeamCreate {
                 session: String::new(),
                 name: "team".into(),
                 description: String::new(),

@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Wishes and faults of one run; between two of them the world goes on by `BETWEEN` small steps.
-const ACTIONS: usize = 60;
-const BETWEEN: usize = 6;
+const ACTIONS: usize = 50;
+const BETWEEN: usize = 12;
 
 /// One world from its beginning to its end.
 fn run(seed: u64, is_told: bool) {

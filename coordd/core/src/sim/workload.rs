@@ -98,17 +98,21 @@ impl World {
         self.random.pick(&names).unwrap_or_else(|| "none".into())
     }
 
+    /// Mostly an agent that there is.
     fn name(&mut self) -> String {
-        String::from(self.random.pick(&NAMES).unwrap())
+        let names: Vec<_> =
+            self.core.durable.agents.values().map(|it| it.name.to_string()).collect();
+        let known = self.random.pick(&names).filter(|_| !self.random.one_in(5));
+        known.unwrap_or_else(|| String::from(self.random.pick(&NAMES).unwrap()))
     }
 
     /// Somebody wants something.
     pub(super) fn wish_something(&mut self) {
         let at = self.random.below(self.users.len());
         let few = self.core.durable.sessions.len() < 2;
-        let request = match self.random.below(30) {
-            0..=1 if few => self.new_session(),
-            _ if self.core.durable.sessions.is_empty() => self.new_session(),
+        let request = match self.random.below(32) {
+            0 if few => self.new_session(),
+            1..=20 if self.core.durable.sessions.is_empty() => self.new_session(),
             0..=8 => {
                 let agent = self.random.one_in(4).then(|| self.name());
                 Request::Prompt { session: self.session(), agent, text: "do this".into() }
@@ -127,15 +131,18 @@ impl World {
                 let (session, name) = (self.session(), self.name());
                 Request::AgentStop { agent: format!("{session}/{name}") }
             }
-            16 => Request::SessionStop { session: self.session() },
-            17..=18 => Request::SessionResume { session: self.session(), mode_variable: None },
-            19 => Request::SessionRemove { session: self.session(), force: self.random.one_in(2) },
+            16 if self.random.one_in(2) => Request::SessionStop { session: self.session() },
+            16..=18 => Request::SessionResume { session: self.session(), mode_variable: None },
+            19 if self.random.one_in(2) => Request::SessionRemove { session: self.session(), force: self.random.one_in(2) },
             20..=23 => self.answer_something(),
             24 => Request::Interrupt { session: self.session() },
             25 => Request::TeamDelete { session: self.session() },
             26..=27 => self.work_on_tasks(),
-            28 => self.repeat(at),
-            _ => Request::DaemonStop { keep_agents: self.random.one_in(2) },
+            28..=30 => self.repeat(at),
+            _ if self.random.one_in(3) => {
+                Request::DaemonStop { keep_agents: self.random.one_in(2) }
+            }
+            _ => Request::DaemonStatus,
         };
         self.wish(at, request);
     }
@@ -154,7 +161,7 @@ impl World {
             cwd: "/work/here".into(),
             mode: Some(if coordinator { "coordinator" } else { "normal" }.into()),
             scratchpad: self.random.one_in(2),
-            workers: 1 + u32::try_from(self.random.below(3)).unwrap(),
+            workers: 1 + u32::try_from(self.random.below(2)).unwrap(),
             prompt: if self.random.one_in(3) { String::new() } else { "begin".into() },
             ..NewSession::default()
         })
@@ -233,25 +240,25 @@ impl World {
     pub(super) fn happen(&mut self) {
         let ms = self.random.next() % 300;
         self.pass(ms);
-        match self.random.below(20) {
-            0..=7 => {
+        match self.random.below(24) {
+            0..=9 => {
                 if let Some(place) = self.any_process() {
                     self.step_agent(&place);
                 }
             }
-            8..=12 => {
+            10..=15 => {
                 self.deliver_frame();
             }
-            13..=14 => {
+            16..=17 => {
                 self.report_one();
             }
-            15 => {
+            18 => {
                 self.start_one();
             }
-            16..=17 => {
+            19..=21 => {
                 self.commit();
             }
-            18 => {
+            22 => {
                 self.attend();
             }
             _ => self.turn(Input::Tick),

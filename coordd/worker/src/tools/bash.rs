@@ -44,6 +44,9 @@ const LEFTOVER_GRACE_MS: u64 = 300;
 /// How long the output is read on after the command itself has ended (rel-30).
 const DRAIN_MS: u64 = 250;
 
+/// How long it is read on when no process is left: what lies in the pipe is there already.
+const LAST_DRAIN_MS: u64 = 50;
+
 const READ_LEN: usize = 64 * 1024;
 
 pub(super) const DESCRIPTION: &str = "Runs a shell command (bash) and returns its output, standard error included. \
@@ -144,7 +147,7 @@ async fn execute(input: &Input, context: &ToolContext) -> Result<ToolOutput, Bas
         }
         Ending::TimedOut | Ending::Stopped => running.end_all(GRACE_MS).await,
     };
-    running.drain(DRAIN_MS).await;
+    running.drain(LAST_DRAIN_MS).await;
     let mut text = running.capture.into_text();
     if left > 0 {
         let note = "that it started could not be ended; they may belong to another user.";

@@ -40,14 +40,14 @@ const DEAD_MAX: usize = 100_000;
 /// How often the tree is looked at while it is asked to end.
 const POLL_MS: u64 = 15;
 
-/// Most looks for new processes while the tree is frozen, before what is there is killed and all begins anew.
-const FREEZE_LOOKS_MAX: usize = 200;
+/// How long new processes are raced after, before what is there is killed and all begins anew.
+const FREEZE_MS_MAX: u64 = 200;
 
 /// After so many looks without a new process, there is none.
 const QUIET_LOOKS: usize = 3;
 
 /// How long killed processes may take to vanish. With the grace time of a stop it stays below two seconds.
-const KILL_MS_MAX: u64 = 900;
+const KILL_MS_MAX: u64 = 1_100;
 
 /// One line of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl ProcessTree {
             self.examine(*process, &table);
         }
         let mut quiet_looks = 0;
-        for _ in 0..FREEZE_LOOKS_MAX {
+        let deadline = Instant::now() + Duration::from_millis(FREEZE_MS_MAX);
+        while Instant::now() < deadline {
             let before = self.members.len();
             for pid in process_numbers() {
                 if !table.contains_key(&pid)
