@@ -141,18 +141,6 @@ fn failed(why: &str) -> ErrorBody {
     translate::error_body(&coordd_core::denial::Denial::Failed { why: why.to_owned() })
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
-}
-
 fn answer_call((handle, call): &ReplyTo, answer: Result<Response, ErrorBody>) {
     let outcome = match answer {
         Ok(response) => Outcome::Ok(Box::new(response)),

@@ -18,6 +18,7 @@ use codec::{Codec, Decoded, Decoder};
 use coordd_core::id::{AgentId, PeerId};
 use coordd_core::input::Credentials;
 use proto::error::{ErrorBody, ErrorCode};
+use proto::event::Event;
 use proto::hello::{Hello, REVISION};
 use proto::request::Request;
 use proto::{FromDaemon, ToDaemon, frame};
@@ -305,13 +306,18 @@ async fn prepared(request: &Request, routes: &Routes) -> Result<Vec<String>, Err
     let tmp =
         variable("CLAUDE_CODE_TMPDIR").map_or_else(|| routes.tmp.as_ref().clone(), PathBuf::from);
     let with_scratchpad = session.scratchpad;
+    let hub = routes.hub.clone();
     let look = move || {
         if with_scratchpad {
-            crate::scratchpad::check_root(&tmp).map_err(|error| {
-                let why = crate::jobs::chain(&error);
+            let repaired = crate::scratchpad::check_root(&tmp).map_err(|error| {
+                let why = crate::cause::chain(&error);
                 ErrorBody::new(ErrorCode::Failed, why)
                     .hint("--no-scratchpad makes a session without one")
             })?;
+            if let Some(repair) = repaired {
+                tracing::warn!(%repair, "something was not as it should be");
+                hub.publish("", Event::Warning { text: repair.to_string() });
+            }
         }
         Ok(home.map(|home| crate::environment::definitions(&home)).unwrap_or_default())
     };

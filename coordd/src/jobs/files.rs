@@ -1,6 +1,7 @@
 //! Jobs about files, one after the other, on a thread of their own: disks may be slow, and order matters.
 
-use super::{ReplyTo, SessionJob, TeamJob, World, answer_call, chain, failed};
+use super::{ReplyTo, SessionJob, TeamJob, World, answer_call, failed};
+use crate::cause::chain;
 use crate::reactor::Arrival;
 use crate::scratchpad::{Checked, Scratchpad, ScratchpadError};
 use crate::team_files::watch::{Outside, TeamWatch};
@@ -123,12 +124,7 @@ impl Thread {
             let tmp = tmp.map_or_else(|| self.world.paths.tmp.clone(), PathBuf::from);
             Scratchpad::create(&session.0, Path::new(cwd), &tmp).map(|created| {
                 for repair in &created.repaired {
-                    let (path, count) = (repair.path.display(), repair.quarantined);
-                    let text = format!(
-                        "{path} was open to other users; it was closed, and {count} things in it were moved to a \
-                         .quarantine folder there"
-                    );
-                    self.warn(&session.0, text);
+                    self.warn(&session.0, repair.to_string());
                 }
                 self.scratchpads.insert(session.clone(), created.scratchpad);
                 created.is_new && !create

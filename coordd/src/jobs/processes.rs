@@ -1,6 +1,7 @@
 //! Agent processes: started, watched, ended. What is known of a process is told as soon as it is known.
 
-use super::{World, chain};
+use super::World;
+use crate::cause::chain;
 use crate::process::identity::Identity;
 use crate::process::spawn::{Spawned, Start};
 use crate::process::watch::{self, Ended};

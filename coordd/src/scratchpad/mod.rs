@@ -133,7 +133,7 @@ pub(crate) fn check_root(tmp: &Path) -> Result<Option<Repair>, ScratchpadError> 
     let (dir, found) = base.enter(&root, Demand::Repaired).map_err(refused)?;
     Ok(match found {
         Found::Repaired { quarantined } => Some(Repair { path: dir.path().into(), quarantined }),
-        _ => None,
+        Found::Created | Found::Existing => None,
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::paths;
 use super::seen::SeenFiles;
 use super::todo_write::TodoList;
 
@@ -45,12 +46,15 @@ pub(crate) struct ToolContext {
     pub(crate) seen: Arc<SeenFiles>,
     pub(crate) todos: Arc<TodoList>,
     environment: Arc<BTreeMap<OsString, OsString>>,
+    /// The workspace without symlinks, as the paths of results are.
+    real_cwd: PathBuf,
 }
 
 impl ToolContext {
     /// A context with the environment that tools pass to their processes. Secrets are taken out of it.
     pub(crate) fn new(cwd: PathBuf, environment: BTreeMap<OsString, OsString>) -> Self {
         let environment = environment.into_iter().filter(|(name, _)| !is_secret(name)).collect();
+        let real_cwd = paths::resolve(&cwd).unwrap_or_else(|_| cwd.clone());
         Self {
             cwd,
             scratchpad: None,
@@ -61,6 +65,7 @@ impl ToolContext {
             seen: Arc::default(),
             todos: Arc::default(),
             environment: Arc::new(environment),
+            real_cwd,
         }
     }
 
@@ -74,13 +79,17 @@ impl ToolContext {
         &self.environment
     }
 
+    pub(crate) fn real_cwd(&self) -> &Path {
+        &self.real_cwd
+    }
+
     pub(crate) fn hides(&self, path: &Path) -> bool {
         self.hidden.as_ref().is_some_and(|hides| hides(path))
     }
 
     /// The path as a result shows it: relative if it is in the workspace.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> &'a Path {
-        match path.strip_prefix(&self.cwd) {
+        match path.strip_prefix(&self.real_cwd) {
             Ok(rest) if !rest.as_os_str().is_empty() => rest,
             Ok(_) | Err(_) => path,
         }
@@ -161,6 +170,17 @@ mod tests {
         let context = ToolContext::new(PathBuf::from("/w"), environment);
         let names: Vec<_> = context.environment().keys().collect();
         assert_eq!(names, ["COORDD_SCRATCHPAD", "PATH"]);
+    }
+
+    #[test]
+    fn a_result_in_a_workspace_behind_a_symlink_is_shown_relative() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+        let context = ToolContext::new(dir.path().join("link"), BTreeMap::new());
+        assert_eq!(context.shown(&real.join("a")), Path::new("a"));
+        assert_eq!(context.shown(Path::new("/x/a")), Path::new("/x/a"));
     }
 
     #[tokio::test]

@@ -144,7 +144,7 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GrepEr
     while !results.is_full()
         && let Some(path) = files.next()
     {
-        if glob.as_ref().is_none_or(|it| it.accepts(&path, &root, &context.cwd)) {
+        if glob.as_ref().is_none_or(|it| it.accepts(&path, &root, context.real_cwd())) {
             results.search(&mut searcher, &matcher, &path, context);
         }
     }

@@ -31,11 +31,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use self::{
-    bounded::{cut, visible},
-    context::{OUTPUT_LEN_MAX, PathFilter, Stop, StopSwitch, ToolContext},
+    bounded::cut,
+    context::{StopSwitch, ToolContext},
     input::{InputError, check_fields},
     process_tree::become_subreaper,
-    todo_write::{Todo, TodoList, TodoStatus},
 };
 
 /// A tool that this process runs by itself.
@@ -115,12 +114,6 @@ impl ToolPool {
         self
     }
 
-    /// Without those that a definition forbids.
-    pub(crate) fn without(mut self, names: &[String]) -> Self {
-        self.0.retain(|tool| names.iter().all(|name| name != tool.name()));
-        self
-    }
-
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         self.0.iter().map(|it| it.spec()).collect()
     }
@@ -133,7 +126,7 @@ impl ToolPool {
     pub(crate) async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutput {
         let Some(tool) = self.0.iter().find(|it| it.name() == call.name) else {
             let names: Vec<&str> = self.0.iter().map(|it| it.name()).collect();
-            let name = bounded::cut(&call.name, 80);
+            let name = cut(&call.name, 80);
             return ToolOutput::error(format!(
                 "There is no tool {name:?} here. The tools are: {}.",
                 names.join(", ")
@@ -266,7 +259,6 @@ mod tests {
         assert_eq!(names(&ToolPool::new(true)), ["Bash", "Edit", "Read"]);
         let wanted = ["Read".to_owned(), "Agent".to_owned(), "Bash".to_owned()];
         assert_eq!(names(&full.clone().only(&wanted)), ["Bash", "Read"]);
-        assert_eq!(names(&ToolPool::new(true).without(&wanted)), ["Edit"]);
     }
 
     #[test]

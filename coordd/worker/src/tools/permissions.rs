@@ -123,10 +123,6 @@ impl Permissions {
         Ok(Self { mode, allow, ask, deny, cwd, scratchpad, roots, home })
     }
 
-    pub(crate) fn mode(&self) -> PermissionMode {
-        self.mode
-    }
-
     /// Adds an allow rule: the subject of an [`Decision::Ask`] that was answered with "always".
     pub(crate) fn allow_always(&mut self, rule: &str) -> Result<(), RuleError> {
         let count = self.allow.len() + 1;

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+
 use super::super::{StopSwitch, become_subreaper};
 use super::*;
 
@@ -116,7 +118,6 @@ async fn a_command_starts_clean() {
     // The fourth is the folder that `ls` itself looks at.
     assert_eq!(bash(&context, "ls /proc/self/fd | wc -l").await.text, "4");
     drop(inherited);
-    use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
     // SAFETY: to ignore a signal runs no code.
     unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }.unwrap();
     SigSet::from(Signal::SIGUSR1).thread_block().unwrap();
@@ -289,7 +290,7 @@ async fn endless_output_is_bounded_in_memory() {
     assert!(!output.is_error);
     assert!(output.text.starts_with("first\nxxx") && output.text.ends_with("xxx\nlast"));
     assert!(output.text.contains("bytes left out …]"));
-    assert!(output.text.len() < super::super::OUTPUT_LEN_MAX + 100);
+    assert!(output.text.len() < super::super::context::OUTPUT_LEN_MAX + 100);
     let grown = peak_kib() - before;
     assert!(grown < 80_000, "{grown} KiB");
 }

@@ -45,6 +45,7 @@ impl Part {
     }
 
     /// The words without their quotes.
+    #[cfg(test)]
     pub(super) fn text(&self) -> String {
         join(self.words.iter().map(|it| it.text.as_str()))
     }
