@@ -4,7 +4,11 @@ use crate::commands::{
     attach, completions, daemon, demo, doctor, events, logs, ls, new, permit, resume, rm, run,
     scratchpad, send, status, stop, task, team, usage, wait,
 };
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+/// The exit codes of a verb that says nothing else about them.
+const COMMON_CODES: &str =
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.
@@ -52,13 +56,23 @@ pub(crate) enum Verb {
 }
 
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    Cli::try_parse()
+    Cli::from_arg_matches(&command().try_get_matches()?)
+}
+
+/// The command line, with the exit codes in the help of every verb.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|verb| {
+        let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        if help.contains("Exit codes") {
+            return verb;
+        }
+        verb.after_help(format!("{COMMON_CODES}\n\n{help}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -67,10 +81,11 @@ mod tests {
 
     #[test]
     fn l1_every_verb_has_help_with_an_example() {
-        for verb in Cli::command().get_subcommands_mut() {
+        for verb in command().get_subcommands_mut() {
             let name = verb.get_name().to_owned();
             let help = verb.render_long_help().to_string();
             assert!(help.contains("Example"), "{name} has no example");
+            assert!(help.contains("Exit codes: 0"), "{name} says nothing of its exit codes");
             assert!(
                 help.contains(&format!("coordctl {name}")),
                 "{name}'s example is of another verb"

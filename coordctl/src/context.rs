@@ -26,6 +26,7 @@ impl Context {
         let paths = Paths::of(&vars, rustix::process::geteuid().as_raw())?;
         let var = |name: &str| vars.get(name).map(String::as_str);
         let style = Style::of(std::io::stdout().is_terminal(), var("NO_COLOR"), var("TERM"));
+        let style = style.with_columns(crate::terminal::columns(std::io::stdout()));
         Ok(Self { paths, json, style, client: None, vars })
     }
 

@@ -52,7 +52,11 @@ impl Failure {
 
 impl From<ErrorBody> for Failure {
     fn from(body: ErrorBody) -> Self {
-        Self { exit: exit_of(body.code), message: body.message, hint: body.hint }
+        let mut hint = body.hint;
+        if hint == "sessions: none" {
+            hint.push_str("; `coordctl new` makes one");
+        }
+        Self { exit: exit_of(body.code), message: body.message, hint }
     }
 }
 
@@ -137,6 +141,17 @@ mod tests {
             report(&error),
             (Exit::Denied, "error: while stopping: no session \"x\"\n".into())
         );
+    }
+
+    #[test]
+    fn where_there_is_no_session_the_hint_says_how_one_is_made() {
+        let body =
+            |hint: &str| ErrorBody::new(ErrorCode::NotFound, "no session fits `x`").hint(hint);
+        assert_eq!(
+            Failure::from(body("sessions: none")).hint,
+            "sessions: none; `coordctl new` makes one"
+        );
+        assert_eq!(Failure::from(body("sessions: a")).hint, "sessions: a");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod start;
 mod table;
 mod terminal;
 mod words;
+mod worker;
 
 use error::Exit;
 use std::io::Write as _;

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::error::Failure;
 use crate::paths::Vars;
+use crate::worker;
 use proto::agent::{Model, Provider};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub(crate) fn resolve(
     let var = |name: &str| vars.get(name).map(|it| it.trim()).filter(|it| !it.is_empty());
     let named = flag.map(str::trim).or(config.model.as_deref()).or_else(|| var("COORDD_MODEL"));
     if let Some(text) = named {
-        return parse(text, config, cwd);
+        return parse(text, config, vars, cwd);
     }
     let has = |names: &[&str]| names.iter().any(|name| var(name).is_some());
     if has(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"]) {
@@ -52,14 +53,14 @@ fn none() -> Failure {
 }
 
 /// `rehearsal`, `rehearsal:FILE`, `anthropic:NAME`, `openai:NAME`, or a bare `claude-…` or `gpt-…`.
-fn parse(text: &str, config: &Config, cwd: &Path) -> Result<Model, Failure> {
+fn parse(text: &str, config: &Config, vars: &Vars, cwd: &Path) -> Result<Model, Failure> {
     match text.split_once(':') {
         None if text == "rehearsal" => Ok(rehearsal(None)),
         None if text.starts_with("claude-") => Ok(anthropic(text, config)),
         None if ["gpt-", "o1", "o3", "o4"].iter().any(|it| text.starts_with(it)) => {
             Ok(openai(text, config))
         }
-        Some(("rehearsal", file)) if !file.is_empty() => script(&cwd.join(file)),
+        Some(("rehearsal", file)) if !file.is_empty() => script(&cwd.join(file), vars),
         Some(("anthropic", name)) if !name.is_empty() => Ok(anthropic(name, config)),
         Some(("openai", name)) if !name.is_empty() => Ok(openai(name, config)),
         _ => Err(Failure::usage(format!("`{text}` names no model")).hint(
@@ -68,8 +69,8 @@ fn parse(text: &str, config: &Config, cwd: &Path) -> Result<Model, Failure> {
     }
 }
 
-/// A script that can be read and is JSON. Its meaning is checked by the agent process.
-fn script(path: &Path) -> Result<Model, Failure> {
+/// A script that can be read and is JSON, and that the agent process could play.
+fn script(path: &Path, vars: &Vars) -> Result<Model, Failure> {
     let cure = "give a rehearsal script, or `--model rehearsal` for the one that is built in";
     let named = |what: String| {
         Failure::usage(format!("the rehearsal file {} {what}", path.display())).hint(cure)
@@ -83,7 +84,34 @@ fn script(path: &Path) -> Result<Model, Failure> {
         .map_err(|error| named(format!("cannot be read: {error}")))?;
     serde_json::from_str::<serde_json::Value>(&text)
         .map_err(|error| named(format!("does not parse: {error}")))?;
+    worker::check(vars, "--check-rehearsal", &[path.as_os_str()]).map_err(|why| {
+        Failure::usage(format!("the rehearsal file cannot be played: {why}")).hint(cure)
+    })?;
     Ok(rehearsal(Some(path)))
+}
+
+/// Says so when a model needs a key and the agents would get none.
+pub(crate) fn check_key(model: &Model, env: &Vars) -> Result<(), Failure> {
+    let (base, official, keys): (_, _, &[&str]) = match model.provider {
+        Provider::Anthropic => (
+            "ANTHROPIC_BASE_URL",
+            "https://api.anthropic.com",
+            &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+        ),
+        Provider::Openai => ("OPENAI_BASE_URL", "https://api.openai.com", &["OPENAI_API_KEY"]),
+        Provider::Rehearsal => return Ok(()),
+    };
+    let set = |name: &str| env.get(name).map(|it| it.trim()).filter(|it| !it.is_empty());
+    let url = model.base_url.as_deref().or_else(|| set(base)).unwrap_or(official);
+    // What another server wants is between it and the agent.
+    if !url.starts_with(official) || keys.iter().any(|it| set(it).is_some()) {
+        return Ok(());
+    }
+    let message = format!("{} needs a key, and none is set", crate::words::model(model));
+    Err(Failure::usage(message).hint(format!(
+        "set {} in the environment in which you run coordctl; for another server, {base}",
+        keys.join(" or ")
+    )))
 }
 
 fn anthropic(name: &str, config: &Config) -> Model {
@@ -183,6 +211,34 @@ mod tests {
         assert_eq!(model.base_url.as_deref(), Some("http://localhost:8080/v1"));
     }
 
+    /// a session whose runs could only fail is not made.
+    #[test]
+    fn a_missing_key_is_noticed_before_anything_starts() {
+        let vars = |pairs: &[(&str, &str)]| -> Vars {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let check = |flag: &str, config: &str, pairs: &[(&str, &str)]| {
+            check_key(&resolved(Some(flag), config, pairs).unwrap(), &vars(pairs))
+        };
+        let error = check("claude-x", "", &[]).unwrap_err();
+        assert!(error.hint.contains("ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"), "{}", error.hint);
+        assert_eq!(error.exit, crate::error::Exit::Usage);
+        assert!(check("claude-x", "", &[("ANTHROPIC_API_KEY", " ")]).is_err());
+        assert!(check("openai:x", "", &[("ANTHROPIC_API_KEY", "k")]).is_err());
+        let official = [("OPENAI_BASE_URL", "https://api.openai.com/v1/")];
+        assert!(check("openai:x", "", &official).is_err());
+        for (flag, config, pairs) in [
+            ("claude-x", "", &[("ANTHROPIC_AUTH_TOKEN", "t")][..]),
+            ("claude-x", "", &[("ANTHROPIC_BASE_URL", "http://gateway")]),
+            ("claude-x", "[anthropic]\nbase_url = \"http://gateway\"", &[]),
+            ("openai:x", "", &[("OPENAI_API_KEY", "k")]),
+            ("openai:x", "", &[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")]),
+            ("rehearsal", "", &[]),
+        ] {
+            assert_eq!(check(flag, config, pairs), Ok(()), "{flag} {config} {pairs:?}");
+        }
+    }
+
     #[test]
     fn a_rehearsal_file_is_looked_at_before_anything_starts() {
         let folder = tempfile::tempdir().unwrap();
@@ -196,6 +252,11 @@ mod tests {
             "{error}"
         );
         std::fs::write(folder.path().join("good.json"), "{}").unwrap();
+        let (name, refuses) =
+            worker::tests::stand_in(folder.path(), "echo \"$2:1:2: unknown field\" >&2; exit 1");
+        let error = resolved(Some(&at("good.json")), "", &[(&name, &refuses)]).unwrap_err();
+        assert!(error.message.ends_with("good.json:1:2: unknown field"), "{error}");
+        assert_eq!(error.exit, crate::error::Exit::Usage);
         let model = resolved(Some(&at("good.json")), "", &[]).unwrap();
         assert!(model.rehearsal_file.unwrap().ends_with("/good.json"));
     }

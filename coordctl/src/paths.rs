@@ -71,6 +71,14 @@ fn is_runtime_folder(path: &Path, uid: u32) -> bool {
     path.metadata().is_ok_and(|it| it.is_dir() && it.uid() == uid && closed(it.mode()))
 }
 
+/// The runtime folder that the environment names and that is passed over, since it cannot be used as one.
+pub(crate) fn unusable_runtime_folder(vars: &Vars, uid: u32) -> Option<String> {
+    let chosen = vars.get("COORDD_SOCKET").is_some_and(|it| !it.is_empty());
+    let named = vars.get("XDG_RUNTIME_DIR").filter(|it| !it.is_empty() && !chosen)?;
+    let path = Path::new(named);
+    (!path.is_absolute() || !is_runtime_folder(path, uid)).then(|| named.clone())
+}
+
 /// A variable that names an absolute path; others are as good as unset.
 pub(crate) fn absolute(vars: &Vars, name: &str) -> Option<PathBuf> {
     vars.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
@@ -169,6 +177,17 @@ mod tests {
         assert_eq!(at(&[("COORDD_SOCKET", "/s"), ("XDG_RUNTIME_DIR", run)], uid), Path::new("/s"));
         let error = socket(&vars(&[("COORDD_SOCKET", "s")]), uid).unwrap_err();
         assert!(error.hint.contains("COORDD_SOCKET"));
+    }
+
+    #[test]
+    fn a_runtime_folder_that_is_passed_over_is_known() {
+        let (folder, uid) = runtime();
+        let run = folder.path().to_str().unwrap();
+        let passed_over = |pairs: &[(&str, &str)]| unusable_runtime_folder(&vars(pairs), uid);
+        assert_eq!(passed_over(&[]), None);
+        assert_eq!(passed_over(&[("XDG_RUNTIME_DIR", run)]), None);
+        assert_eq!(passed_over(&[("XDG_RUNTIME_DIR", "/gone")]).as_deref(), Some("/gone"));
+        assert_eq!(passed_over(&[("XDG_RUNTIME_DIR", "/gone"), ("COORDD_SOCKET", "/s")]), None);
     }
 
     #[test]

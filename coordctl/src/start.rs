@@ -54,10 +54,10 @@ pub(crate) fn start(paths: &Paths, vars: &Vars) -> Result<(), Failure> {
         };
     }
     loop {
-        let mut child = spawn(paths, vars)?;
+        let (mut child, said_before) = spawn(paths, vars)?;
         let answer = answers_before(paths, until, || match child.try_wait() {
             Ok(Some(ended)) if ended.success() => Ok(true),
-            Ok(Some(ended)) => Err(ended_early(paths, ended)),
+            Ok(Some(ended)) => Err(ended_early(paths, ended, said_before)),
             Ok(None) | Err(_) => Ok(false),
         })?;
         match answer {
@@ -90,13 +90,15 @@ pub(crate) fn systemctl(args: &[&str]) -> Result<(), Failure> {
     .hint("`journalctl --user -u coordd` may say why"))
 }
 
-fn spawn(paths: &Paths, vars: &Vars) -> Result<Child, Failure> {
+/// Starts the program, and says how long its log was before.
+fn spawn(paths: &Paths, vars: &Vars) -> Result<(Child, u64), Failure> {
     let no_daemon = |message: String| Failure::new(Exit::NoDaemon, message);
     let program = paths::program(vars, "COORDD_BIN", "coordd").ok_or_else(|| {
         no_daemon("coordd is not running, and its program was not found".to_owned())
             .hint("install coordd beside coordctl or in PATH, or set COORDD_BIN to its path")
     })?;
     let log = open_log(paths)?;
+    let said_before = log.metadata().map_or(0, |it| it.len());
     let log_too =
         log.try_clone().map_err(|error| no_daemon(format!("cannot write its log: {error}")))?;
     let mut command = Command::new(&program);
@@ -111,10 +113,11 @@ fn spawn(paths: &Paths, vars: &Vars) -> Result<Child, Failure> {
     for name in vars.keys().filter(|name| crate::env::is_the_callers_own(name)) {
         command.env_remove(name);
     }
-    crate::signals::unblocked(|| command.spawn()).map_err(|error| {
+    let child = crate::signals::unblocked(|| command.spawn()).map_err(|error| {
         no_daemon(format!("cannot start {}: {error}", program.display()))
             .hint("install coordd beside coordctl or in PATH, or set COORDD_BIN to its path")
-    })
+    })?;
+    Ok((child, said_before))
 }
 
 fn open_log(paths: &Paths) -> Result<File, Failure> {
@@ -175,21 +178,21 @@ fn did_not_answer(paths: &Paths) -> Failure {
     Failure::new(Exit::NoDaemon, message).hint(format!("its log is {}", log.display()))
 }
 
-fn ended_early(paths: &Paths, ended: std::process::ExitStatus) -> Failure {
+fn ended_early(paths: &Paths, ended: std::process::ExitStatus, said_before: u64) -> Failure {
     let log = paths.daemon_log();
     let mut message = format!("coordd did not start ({ended})");
-    if let Some(tail) = tail(&log) {
+    if let Some(tail) = tail(&log, said_before) {
         message.push_str("; it said:\n");
         message.push_str(&tail);
     }
     Failure::new(Exit::NoDaemon, message).hint(format!("its whole log is {}", log.display()))
 }
 
-/// The last lines of a file.
-fn tail(path: &Path) -> Option<String> {
+/// The last lines of a file, of those behind its first `skip` bytes.
+fn tail(path: &Path, skip: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let len = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL_LEN))).ok()?;
+    file.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL_LEN).max(skip))).ok()?;
     let mut bytes = Vec::new();
     file.take(LOG_TAIL_LEN).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -232,6 +235,18 @@ mod tests {
         assert!(error.hint.contains("coordd.log"));
     }
 
+    /// D-1: what an earlier daemon wrote into the same log says nothing about this one.
+    #[test]
+    fn d1_the_words_of_an_earlier_daemon_are_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = paths(folder.path());
+        std::fs::create_dir_all(&paths.state_dir).unwrap();
+        std::fs::write(paths.daemon_log(), "coordd listens\nan old error\n").unwrap();
+        let vars = program(folder.path(), "echo 'the store is damaged' >&2; exit 3");
+        let error = start(&paths, &vars).unwrap_err();
+        assert!(error.message.ends_with("it said:\n  the store is damaged"), "{error}");
+    }
+
     #[test]
     fn d1_a_missing_daemon_says_where_it_is_looked_for() {
         let folder = tempfile::tempdir().unwrap();
@@ -255,8 +270,9 @@ mod tests {
         let path = folder.path().join("log");
         let text: Vec<String> = (0..1000).map(|n| format!("line {n}")).collect();
         std::fs::write(&path, text.join("\n")).unwrap();
-        let tail = tail(&path).unwrap();
-        assert_eq!(tail.lines().count(), LOG_TAIL_LINES);
-        assert!(tail.starts_with("  line 992") && tail.ends_with("  line 999"));
+        let shown = tail(&path, 0).unwrap();
+        assert_eq!(shown.lines().count(), LOG_TAIL_LINES);
+        assert!(shown.starts_with("  line 992") && shown.ends_with("  line 999"));
+        assert_eq!(tail(&path, text.join("\n").len() as u64 - 8).as_deref(), Some("  line 999"));
     }
 }

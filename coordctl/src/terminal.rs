@@ -173,13 +173,20 @@ pub(crate) enum Paint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) colour: bool,
+    /// Columns of the terminal; 0 without one.
+    pub(crate) columns: usize,
 }
 
 impl Style {
     /// Colours only on a terminal, and not when `NO_COLOR` asks for none.
     pub(crate) fn of(is_terminal: bool, no_colour: Option<&str>, term: Option<&str>) -> Self {
         let wanted = no_colour.is_none_or(str::is_empty) && term != Some("dumb");
-        Self { colour: is_terminal && wanted }
+        Self { colour: is_terminal && wanted, columns: 0 }
+    }
+
+    /// The same for a terminal of so many columns.
+    pub(crate) fn with_columns(self, columns: Option<usize>) -> Self {
+        Self { columns: columns.unwrap_or(0), ..self }
     }
 
     pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
@@ -278,6 +285,9 @@ mod tests {
         assert!(!Style::of(true, Some("1"), Some("xterm")).colour);
         assert!(!Style::of(true, None, Some("dumb")).colour);
         assert!(!Style::of(false, None, Some("xterm")).colour);
-        assert_eq!(Style { colour: true }.paint(Paint::Good, "ok"), "\u{1b}[32mok\u{1b}[0m");
+        assert_eq!(
+            Style { colour: true, columns: 0 }.paint(Paint::Good, "ok"),
+            "\u{1b}[32mok\u{1b}[0m"
+        );
     }
 }

@@ -93,6 +93,10 @@ pub(crate) fn ended(status: RunStatus, class: Option<FailureClass>, reason: &str
     };
     let class = class.map(|it| format!(" ({})", it.as_str())).unwrap_or_default();
     let reason = line(reason);
+    // Reasons that say it themselves, as `stopped by the user`.
+    if class.is_empty() && reason.starts_with(&format!("{word} ")) {
+        return reason;
+    }
     if reason.is_empty() { format!("{word}{class}") } else { format!("{word}{class}: {reason}") }
 }
 
@@ -155,6 +159,16 @@ mod tests {
             "failed (fatal): 401 bad key"
         );
         assert_eq!(ended(RunStatus::Killed, None, "by user"), "stopped: by user");
+    }
+
+    #[test]
+    fn a_reason_does_not_say_the_word_again() {
+        let ended = |status, reason| ended(status, None, reason);
+        assert_eq!(ended(RunStatus::Killed, "stopped by the user"), "stopped by the user");
+        assert_eq!(
+            ended(RunStatus::Killed, "the session was stopped"),
+            "stopped: the session was stopped"
+        );
     }
 
     #[test]

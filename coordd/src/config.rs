@@ -47,7 +47,7 @@ pub(crate) enum ConfigError {
 pub(crate) struct Config {
     /// Workers that run at once; more wait (W-7).
     pub(crate) workers: u32,
-    /// Agent processes that are started in a minute, over all sessions (W-7).
+    /// Workers that are started in a minute, over all sessions; more wait, and 0 is without limit (W-7).
     pub(crate) starts_per_minute: u32,
     /// Whether sessions have a scratchpad (S-2).
     pub(crate) scratchpad: bool,
@@ -109,7 +109,7 @@ impl Config {
         // More processes than that is no fleet but a mistake.
         let ranges = [
             ("workers", self.workers, 1, 1000),
-            ("starts_per_minute", self.starts_per_minute, 1, 10_000),
+            ("starts_per_minute", self.starts_per_minute, 0, 10_000),
         ];
         for (key, value, least, most) in ranges {
             if !(least..=most).contains(&value) {

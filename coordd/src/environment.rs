@@ -1,7 +1,8 @@
 //! The environments of sessions: what the client that asked had, kept in a file of its own for each session.
 //!
 //! It holds keys, so it is in a 0600 file and in memory, and nowhere else: never in the journal, never in a log.
-//! What may be in it is an allow-list (rel-37): a client may send what it likes, this is what agents get.
+//! The client decides what is in it, by its allow-list (`coordctl` has one, rel-37); what belongs to another
+//! program's life is left out here, whoever sends it.
 
 use crate::dir::FileError;
 use crate::limits;
@@ -42,47 +43,87 @@ pub(crate) enum EnvironmentError {
     Json(#[source] serde_json::Error),
 }
 
+impl EnvironmentError {
+    /// Whether room on the disk would have helped.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let full = |it: &std::io::Error| it.kind() == std::io::ErrorKind::StorageFull;
+            if matches!(error.downcast_ref(), Some(FileError::DiskFull { .. }))
+                || error.downcast_ref().is_some_and(full)
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
 /// The environments that are in use.
 #[derive(Debug)]
 pub(crate) struct Environments {
     state: Arc<StateDir>,
     known: HashMap<SessionId, BTreeMap<String, String>>,
+    /// What is to be said about those that could not be read.
+    damage: Vec<String>,
 }
 
 impl Environments {
     pub(crate) fn new(state: Arc<StateDir>) -> Self {
-        Self { state, known: HashMap::new() }
+        Self { state, known: HashMap::new(), damage: Vec::new() }
     }
 
-    /// Keeps an environment, on disk when this returns.
+    /// Keeps an environment, on disk when this returns. After a failure it is in memory alone.
     pub(crate) fn keep(
         &mut self,
         session: &SessionId,
         env: BTreeMap<String, String>,
     ) -> Result<(), EnvironmentError> {
         let env = allowed(env);
+        self.known.insert(session.clone(), env.clone());
         let dir = self.state.session(&session.0).map_err(EnvironmentError::Folder)?;
         let text = serde_json::to_vec(&env).map_err(EnvironmentError::Json)?;
-        dir.write_atomic(FILE, &text).map_err(EnvironmentError::Write)?;
-        self.known.insert(session.clone(), env);
-        Ok(())
+        dir.write_atomic(FILE, &text).map_err(EnvironmentError::Write)
     }
 
-    /// A session's environment; empty, with a warning, when it cannot be read.
+    /// A session's environment; empty when it cannot be read, which is said (rel-41).
     pub(crate) fn of(&mut self, session: &SessionId) -> BTreeMap<String, String> {
         if let Some(known) = self.known.get(session) {
             return known.clone();
         }
-        let read = self.state.session(&session.0).ok().and_then(|dir| {
-            let content = dir.read(Path::new(FILE), limits::ENV_BYTES_MAX).ok()?;
-            serde_json::from_slice::<BTreeMap<String, String>>(&content.bytes).ok()
+        let env = self.read(session).unwrap_or_else(|why| {
+            self.damage.push(format!(
+                "the environment of session {session} cannot be used ({why}); `coordctl resume {session}` gives it a new one"
+            ));
+            BTreeMap::new()
         });
-        if read.is_none() {
-            tracing::warn!(%session, "the session's environment cannot be read; `coordctl resume` gives it a new one");
-        }
-        let env = read.unwrap_or_default();
         self.known.insert(session.clone(), env.clone());
         env
+    }
+
+    /// What was found damaged since this was last asked.
+    pub(crate) fn take_damage(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.damage)
+    }
+
+    /// Reads the file. What is no environment is kept under another name.
+    fn read(&self, session: &SessionId) -> Result<BTreeMap<String, String>, String> {
+        let chain = |error: &dyn std::error::Error| crate::cause::chain(error);
+        let dir = self.state.session(&session.0).map_err(|error| chain(&error))?;
+        let content =
+            dir.read(Path::new(FILE), limits::ENV_BYTES_MAX).map_err(|error| chain(&error))?;
+        serde_json::from_slice(&content.bytes).map_err(|error| {
+            // The error's text quotes the file, and so keys; only the place is told.
+            let at = format!("line {} column {}", error.line(), error.column());
+            let stamp = crate::clock::wall_ms() / 1000;
+            match dir.set_aside(FILE, &format!("{FILE}.corrupt-{stamp}")) {
+                Ok(aside) => {
+                    format!("damaged at {at}, kept as {}", dir.path().join(aside).display())
+                }
+                Err(error) => format!("damaged at {at}; {}", chain(&error)),
+            }
+        })
     }
 
     pub(crate) fn forget(&mut self, session: &SessionId) {

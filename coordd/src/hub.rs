@@ -19,11 +19,11 @@ use proto::event::{Event, Numbered};
 use proto::hello::Welcome;
 use proto::response::Response;
 use proto::view::{AgentState, AgentView};
-use proto::{FromDaemon, Outcome, Reply};
+use proto::{FromDaemon, Outcome};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// What a viewer wants to see.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ pub(crate) struct Hub {
 
 impl Hub {
     /// The way to a new hub, and its task, which ends when the last way to it is gone.
-    pub(crate) fn new(boot: String) -> (Self, impl Future<Output = ()>) {
+    pub(crate) fn new(boot: String, reads: Arc<Semaphore>) -> (Self, impl Future<Output = ()>) {
         let (said, hears) = mpsc::channel(limits::HUB_WAITING_MAX);
         let welcome = Welcome {
             protocol: proto::hello::PROTOCOL,
@@ -96,8 +96,10 @@ impl Hub {
         let task = Task {
             boot,
             back: hub.said.downgrade(),
+            reads,
             seq: 0,
             kept: VecDeque::new(),
+            kept_bytes: 0,
             watchers: BTreeMap::new(),
             agents: HashMap::new(),
         };
@@ -106,7 +108,7 @@ impl Hub {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        Self::new("test".to_owned()).0
+        Self::new("test".to_owned(), Arc::new(Semaphore::new(1))).0
     }
 
     /// The answer to a hello.
@@ -146,7 +148,7 @@ impl Hub {
             self.said.try_send(said)
         {
             // An answer is never lost: without the hub's part it is still true.
-            handle.tell(FromDaemon::Reply(Reply { id: call, outcome: Outcome::Ok(response) }));
+            handle.reply(call, Outcome::Ok(response));
         }
     }
 
@@ -167,8 +169,11 @@ struct Task {
     boot: String,
     /// The way back to the hub, for tasks that it starts; it does not keep the hub alive.
     back: mpsc::WeakSender<Said>,
+    /// Places for reading transcripts.
+    reads: Arc<Semaphore>,
     seq: u64,
     kept: VecDeque<Arc<FromDaemon>>,
+    kept_bytes: usize,
     watchers: BTreeMap<PeerId, Watcher>,
     agents: HashMap<String, Known>,
 }
@@ -189,6 +194,8 @@ struct Watcher {
     session: Option<String>,
     /// Whose transcript is shown, and how far.
     view: Option<viewing::View>,
+    /// Set while the past is being sent.
+    past: Option<viewing::Past>,
     /// Events that did not fit and are still to be said as a gap.
     missed: u64,
 }
@@ -207,6 +214,23 @@ impl Watcher {
             self.missed += 1;
         }
     }
+}
+
+/// About how many bytes an event takes: what may be long is counted, the rest is a constant.
+fn weight(message: &FromDaemon) -> usize {
+    let FromDaemon::Event(numbered) = message else { return 0 };
+    let long = if let Event::RunEnded { notification, .. } = &numbered.event {
+        notification.result.len()
+    } else if let Event::PermissionAsked { permission } = &numbered.event {
+        permission.question.input.0.to_string().len()
+    } else if let Event::Output { output } = &numbered.event {
+        output.0.to_string().len()
+    } else if let Event::SessionCreated { session } = &numbered.event {
+        session.output.as_ref().map_or(0, |it| it.0.to_string().len())
+    } else {
+        0
+    };
+    1_024 + long
 }
 
 /// An event of a stream, which is not kept.
@@ -232,7 +256,7 @@ impl Task {
                 Said::Answer { handle, call, response } => {
                     let response = self.with_activity(*response);
                     let outcome = Outcome::Ok(Box::new(response));
-                    handle.tell(FromDaemon::Reply(Reply { id: call, outcome }));
+                    handle.reply(call, outcome);
                 }
                 Said::Forget { peer } => {
                     self.watchers.remove(&peer);
@@ -246,10 +270,14 @@ impl Task {
         self.seq += 1;
         let numbered = Numbered { seq: self.seq, at_ms, session: session.to_owned(), event };
         let message = Arc::new(FromDaemon::Event(Box::new(numbered)));
-        if self.kept.len() >= limits::EVENTS_KEPT_MAX {
-            self.kept.pop_front();
-        }
+        self.kept_bytes += weight(&message);
         self.kept.push_back(Arc::clone(&message));
+        while self.kept.len() > limits::EVENTS_KEPT_MAX
+            || self.kept_bytes > limits::EVENTS_KEPT_BYTES_MAX
+        {
+            let Some(gone) = self.kept.pop_front() else { break };
+            self.kept_bytes -= weight(&gone);
+        }
         for watcher in self.watchers.values_mut() {
             if watcher.session.as_ref().is_none_or(|wanted| wanted == session) {
                 watcher.tell(&message);
@@ -309,6 +337,7 @@ impl Task {
                 }
             }
             Report::Entry { entry } => {
+                let entry = crate::transcript::shown(entry);
                 let seq = entry.seq;
                 let message = message(Event::Entry { agent: agent.to_owned(), name, entry });
                 for watcher in self.watchers.values_mut() {
@@ -327,7 +356,7 @@ impl Task {
         call: u64,
     ) {
         self.answer_subscribed(&handle, call);
-        let mut watcher = Watcher { handle, session, view: None, missed: 0 };
+        let mut watcher = Watcher { handle, session, view: None, past: None, missed: 0 };
         if let Some(after) = after {
             self.replay(&mut watcher, after);
         }
@@ -336,8 +365,7 @@ impl Task {
 
     fn answer_subscribed(&self, handle: &Handle, call: u64) {
         let response = Response::Subscribed { seq: self.seq, boot: self.boot.clone() };
-        handle
-            .tell(FromDaemon::Reply(Reply { id: call, outcome: Outcome::Ok(Box::new(response)) }));
+        handle.reply(call, Outcome::Ok(Box::new(response)));
     }
 
     /// The kept events after a number; what is no longer kept is said as a gap (case A40).

@@ -15,14 +15,14 @@ use coordd_core::agent::Process;
 use coordd_core::id::{AgentId, SessionId};
 use coordd_core::name::Name;
 use coordd_core::{Core, Input};
+use proto::Outcome;
 use proto::agent::Bootstrap;
 use proto::error::ErrorBody;
 use proto::response::Response;
 use proto::team::{MemberFile, TaskFile, TeamFile};
-use proto::{FromDaemon, Outcome, Reply};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 /// Where the answer to a call goes.
@@ -31,10 +31,29 @@ pub(crate) type ReplyTo = (Handle, u64);
 /// Something to do.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Spawn { bootstrap: Box<Bootstrap> },
-    Watch { agent: AgentId, incarnation: u32, process: Option<Process>, dir: Option<PathBuf> },
-    Kill { agent: AgentId, incarnation: u32, process: Option<Process>, dir: Option<PathBuf> },
-    ReadTranscript { path: PathBuf, from: u64, limit: u32, reply: ReplyTo },
+    /// Starts a process, after its session's scratchpad was looked at.
+    Spawn {
+        bootstrap: Box<Bootstrap>,
+        open: Option<SessionJob>,
+    },
+    Watch {
+        agent: AgentId,
+        incarnation: u32,
+        process: Option<Process>,
+        dir: Option<PathBuf>,
+    },
+    Kill {
+        agent: AgentId,
+        incarnation: u32,
+        process: Option<Process>,
+        dir: Option<PathBuf>,
+    },
+    ReadTranscript {
+        path: PathBuf,
+        from: u64,
+        limit: u32,
+        reply: ReplyTo,
+    },
     Session(SessionJob),
     Team(TeamJob),
 }
@@ -42,15 +61,33 @@ pub(crate) enum Job {
 /// Something to do with a session's files.
 #[derive(Debug)]
 pub(crate) enum SessionJob {
-    Open { session: SessionId, cwd: String, tmp: Option<String>, create: bool },
-    Read { session: SessionId, path: Option<String>, reply: ReplyTo },
-    Remove { session: SessionId, team: Option<Name>, reply: Option<ReplyTo> },
+    /// Removes what sessions left that are known no more: their removal was cut off.
+    Sweep {
+        known: Vec<SessionId>,
+    },
+    Open {
+        session: SessionId,
+        cwd: String,
+        tmp: Option<String>,
+        create: bool,
+    },
+    Read {
+        session: SessionId,
+        path: Option<String>,
+        reply: ReplyTo,
+    },
+    Remove {
+        session: SessionId,
+        team: Option<Name>,
+        reply: Option<ReplyTo>,
+    },
 }
 
 /// Something to do with a team's files.
 #[derive(Debug)]
 pub(crate) enum TeamJob {
     Write {
+        team: Name,
         file: Box<TeamFile>,
         tasks: Vec<TaskFile>,
     },
@@ -90,6 +127,8 @@ pub(crate) struct World {
     pub(crate) state: Arc<StateDir>,
     pub(crate) reactor: mpsc::Sender<Arrival>,
     pub(crate) hub: crate::hub::Hub,
+    /// Places for reading transcripts, here and in the hub.
+    pub(crate) reads: Arc<Semaphore>,
 }
 
 impl World {
@@ -97,19 +136,29 @@ impl World {
         // Fails only when the reactor has ended, and then nobody needs to know.
         let _told = self.reactor.send(Arrival::Input(input)).await;
     }
+
+    async fn degraded(&self, text: String) {
+        // The same.
+        let _told = self.reactor.send(Arrival::Degraded(text)).await;
+    }
 }
 
 /// Does jobs until the reactor is gone.
 pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
     let mut running = JoinSet::new();
-    let starts = Arc::new(tokio::sync::Semaphore::new(limits::SPAWNS_AT_ONCE_MAX));
+    let starts = Arc::new(Semaphore::new(limits::SPAWNS_AT_ONCE_MAX));
     let files = files::Files::start(world.clone());
     while let Some(job) = jobs.recv().await {
         while running.try_join_next().is_some() {}
         match job {
-            Job::Spawn { bootstrap } => {
-                let (world, starts) = (world.clone(), Arc::clone(&starts));
-                running.spawn(async move { processes::spawn(world, *bootstrap, &starts).await });
+            Job::Spawn { bootstrap, open } => {
+                let (world, starts, files) = (world.clone(), Arc::clone(&starts), files.clone());
+                running.spawn(async move {
+                    if let Some(open) = open {
+                        files.done(files::FileJob::Session(open)).await;
+                    }
+                    processes::spawn(world, *bootstrap, &starts).await;
+                });
             }
             Job::Watch { agent, incarnation, process, dir } => {
                 running.spawn(processes::watch(world.clone(), agent, incarnation, process, dir));
@@ -118,15 +167,23 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
                 running.spawn(processes::kill(world.clone(), agent, incarnation, process, dir));
             }
             Job::ReadTranscript { path, from, limit, reply } => {
-                running.spawn(read_transcript(path, from, limit, reply));
+                running.spawn(read_transcript(Arc::clone(&world.reads), path, from, limit, reply));
             }
-            Job::Session(job) => files.push(files::FileJob::Session(job)).await,
-            Job::Team(job) => files.push(files::FileJob::Team(job)).await,
+            // Never waited for here: a slow disk must not hold up a kill.
+            Job::Session(job) => files.push(files::FileJob::Session(job)),
+            Job::Team(job) => files.push(files::FileJob::Team(job)),
         }
     }
 }
 
-async fn read_transcript(path: PathBuf, from: u64, limit: u32, reply: ReplyTo) {
+async fn read_transcript(
+    reads: Arc<Semaphore>,
+    path: PathBuf,
+    from: u64,
+    limit: u32,
+    reply: ReplyTo,
+) {
+    let _place = reads.acquire().await;
     let read =
         tokio::task::spawn_blocking(move || crate::transcript::page(&path, from, limit)).await;
     let answer = match read {
@@ -146,8 +203,7 @@ fn answer_call((handle, call): &ReplyTo, answer: Result<Response, ErrorBody>) {
         Ok(response) => Outcome::Ok(Box::new(response)),
         Err(error) => Outcome::Error(error),
     };
-    // A peer that does not read is noticed and closed by the reactor at its next message.
-    handle.tell(FromDaemon::Reply(Reply { id: *call, outcome }));
+    handle.reply(*call, outcome);
 }
 
 /// A team's files as they are to be, or nothing when it is gone.
@@ -165,11 +221,13 @@ pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskF
     });
     let before = std::mem::take(&mut file.members);
     for agent in core.durable.agents_of(&team.session) {
-        let id = format!("{}@{name}", agent.name);
+        // Other programs know the lead by this name; ours does by both.
+        let own = if agent.id == session.lead { "team-lead" } else { agent.name.as_str() };
+        let id = format!("{own}@{name}");
         let known = before.iter().find(|it| it.agent_id == id);
         file.members.push(MemberFile {
             agent_id: id,
-            name: agent.name.to_string(),
+            name: own.to_owned(),
             agent_type: if agent.id == session.lead {
                 team.agent_type.clone()
             } else {
@@ -189,7 +247,7 @@ pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskF
     file.name = name.to_string();
     file.description.clone_from(&team.description);
     file.created_at = team.created_ms;
-    file.lead_agent_id = format!("lead@{name}");
+    file.lead_agent_id = format!("team-lead@{name}");
     file.lead_session_id = team.session.to_string();
     Some((file, team.tasks.values().map(|task| task_file(team, task)).collect()))
 }

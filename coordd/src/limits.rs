@@ -6,8 +6,11 @@ use std::time::Duration;
 pub(crate) const INPUTS_WAITING_MAX: usize = 1_024;
 /// Inputs in one batch, and so in one transaction: more would delay the first reply for little gain.
 pub(crate) const BATCH_LEN_MAX: usize = 256;
-/// Messages that wait to be written to one peer. A peer that lets this fill up is closed, or, for events, told of a gap.
-pub(crate) const OUTBOX_LEN_MAX: usize = 1_024;
+/// Bytes of records in one transaction: half of what is kept for a full disk, since the log and the pages cost more.
+pub(crate) const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Messages that wait to be written to one peer. A peer that lets this fill up is closed, or, for events, told of a gap. An
+/// agent that comes back gets a full mailbox at once, as many messages again when it has acknowledged those, and its answers.
+pub(crate) const OUTBOX_LEN_MAX: usize = 2 * coordd_core::limits::MAILBOX_LEN_MAX + 512;
 /// Calls of one peer that are not answered yet; some wait for people. More are not read until one is answered.
 pub(crate) const CALLS_OPEN_MAX: usize = 256;
 /// Connections at once: 1,000 agents and everything else, below the usual limit of descriptors once raised.
@@ -32,8 +35,18 @@ pub(crate) const SPAWNS_AT_ONCE_MAX: usize = 4;
 pub(crate) const HUB_WAITING_MAX: usize = 4_096;
 /// Events kept for those who reconnect.
 pub(crate) const EVENTS_KEPT_MAX: usize = 4_096;
+/// Bytes of them, about.
+pub(crate) const EVENTS_KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Live entries held for a viewer while it is sent the past.
 pub(crate) const CATCH_UP_LEN_MAX: usize = 4_096;
+/// Transcripts that are read at once: each is up to 64 MiB of reading.
+pub(crate) const READS_AT_ONCE_MAX: usize = 4;
+/// Bytes of entries from before that an attached viewer gets at most.
+pub(crate) const HISTORY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of text in one entry that is shown; the transcript has it all.
+pub(crate) const SHOWN_BYTES_MAX: usize = 128 * 1024;
+/// Bytes of records since the last clean-up of the store that make the next one worth its time.
+pub(crate) const STALE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Entries from before that an attached viewer gets at most.
 pub(crate) const HISTORY_LEN_MAX: u32 = 2_000;
 /// Entries in one page of a transcript.

@@ -13,6 +13,7 @@ use interprocess::local_socket::traits::StreamCommon as _;
 use interprocess::local_socket::traits::tokio::Listener as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
 use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
+use std::collections::VecDeque;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -62,19 +63,14 @@ pub(crate) async fn serve(listener: Listener, routes: Routes, end: oneshot::Rece
 }
 
 async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
-    let strangers = Arc::new(Semaphore::new(limits::STRANGERS_MAX));
+    let mut strangers = Strangers::default();
     let places = Arc::new(Semaphore::new(limits::PEERS_MAX));
     let own = rustix::process::geteuid().as_raw();
     let mut count = 0;
     loop {
         while peers.try_join_next().is_some() {}
         // Taken before accepting, so that whoever finds no place waits in the kernel's queue, unserved and at no cost.
-        let (Ok(place), Ok(stranger)) = (
-            Arc::clone(&places).acquire_owned().await,
-            Arc::clone(&strangers).acquire_owned().await,
-        ) else {
-            return;
-        };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok(stream) => stream,
             Err(error) => {
@@ -90,14 +86,67 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
         }
         count += 1;
         let routes = routes.clone();
+        let turned_out = strangers.admit();
         peers.spawn(async move {
-            peer::serve(PeerId(count), &stream, &stream, routes, stranger).await;
+            peer::serve(PeerId(count), &stream, &stream, routes, turned_out).await;
             drop(place);
         });
+        if strangers.are_many() {
+            // Who has said hello already gets to be heard before the next one takes a place.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Connections that have not said hello, the oldest first. A new one beyond the bound takes the place of the oldest: a crowd
+/// that says nothing must not keep out those who do (rel-81).
+#[derive(Default)]
+struct Strangers {
+    waiting: VecDeque<oneshot::Sender<()>>,
+}
+
+impl Strangers {
+    /// What tells the new one that it has to go. It drops it once it has said hello.
+    fn admit(&mut self) -> oneshot::Receiver<()> {
+        if self.are_many() {
+            self.waiting.retain(|it| !it.is_closed());
+        }
+        if self.are_many()
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            // It may have said hello, or gone, at this very moment.
+            let _told = oldest.send(());
+        }
+        let (turn_out, turned_out) = oneshot::channel();
+        self.waiting.push_back(turn_out);
+        turned_out
+    }
+
+    fn are_many(&self) -> bool {
+        self.waiting.len() >= limits::STRANGERS_MAX
     }
 }
 
 /// Whether the kernel says that the peer is this user.
 fn is_own(stream: &Stream, own: u32) -> bool {
     stream.peer_creds().is_ok_and(|creds| creds.euid() == Some(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rel81_the_oldest_stranger_makes_room_and_nobody_else() {
+        let mut strangers = Strangers::default();
+        let mut all: Vec<_> = (0..limits::STRANGERS_MAX).map(|_| strangers.admit()).collect();
+        assert!(all.iter_mut().all(|it| it.try_recv() == Err(oneshot::error::TryRecvError::Empty)));
+        // The second has said hello.
+        all[1].close();
+        let mut next = strangers.admit();
+        assert!(all[0].try_recv().is_err() && next.try_recv().is_err(), "there was room");
+        let mut last = strangers.admit();
+        assert_eq!(all[0].try_recv(), Ok(()), "the oldest");
+        assert!(all[2].try_recv().is_err() && last.try_recv().is_err());
+    }
 }

@@ -5,6 +5,7 @@ mod clock;
 mod config;
 mod dir;
 mod environment;
+mod failpoint;
 mod hub;
 mod jobs;
 mod limits;

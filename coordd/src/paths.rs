@@ -48,6 +48,9 @@ pub(crate) enum PathsError {
     BadId { id: String },
 }
 
+/// Folders of sessions that are looked at; there are at most a thousand sessions, and what is over is looked at next time.
+const SESSIONS_MAX: usize = 10_000;
+
 /// Where everything is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Paths {
@@ -147,6 +150,13 @@ impl StateDir {
     pub(crate) fn agent(&self, session: &str, agent: &str) -> Result<Dir, PathsError> {
         let agents = Self::enter(&self.session(session)?, "agents")?;
         Self::enter(&agents, id(agent)?)
+    }
+
+    /// The names of the sessions that have a folder.
+    pub(crate) fn sessions(&self) -> Result<Vec<String>, PathsError> {
+        let (names, _) =
+            Self::enter(&self.dir, "sessions")?.names(SESSIONS_MAX).map_err(Self::failed)?;
+        Ok(names.into_iter().filter_map(|it| it.into_string().ok()).collect())
     }
 
     /// Removes what a session left. One that left nothing is fine.

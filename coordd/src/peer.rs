@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// What goes out to a peer.
@@ -75,6 +75,14 @@ impl Handle {
         )
     }
 
+    /// Queues the answer to a call. A peer that does not read its answers is closed: one that is lost in silence would be
+    /// waited for.
+    pub(crate) fn reply(&self, id: u64, outcome: proto::Outcome) {
+        if !self.tell(FromDaemon::Reply(proto::Reply { id, outcome })) {
+            self.close(Some(too_slow()));
+        }
+    }
+
     /// Waits for room, then queues. For tasks that send a lot to one peer. Says no when the peer is gone.
     pub(crate) async fn send(&self, message: FromDaemon) -> bool {
         self.outbox.send(Out::Own(Box::new(message))).await.is_ok()
@@ -96,6 +104,16 @@ impl Handle {
     }
 }
 
+/// Why a peer that does not read is closed.
+pub(crate) fn too_slow() -> ErrorBody {
+    let waiting = limits::OUTBOX_LEN_MAX;
+    ErrorBody::new(
+        ErrorCode::Limit,
+        format!("{waiting} messages wait to be read on this connection"),
+    )
+    .hint("read while you ask, or subscribe on a connection of its own")
+}
+
 /// Where a connection's messages go.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
@@ -105,14 +123,27 @@ pub(crate) struct Routes {
     pub(crate) tmp: Arc<PathBuf>,
 }
 
-/// Serves one connection to its end. `greeted` is dropped once the peer has said hello.
-pub(crate) async fn serve<R, W, G>(peer: PeerId, mut from: R, mut to: W, routes: Routes, greeted: G)
-where
+/// Serves one connection to its end. `turned_out` resolves when another is to have its place, and is dropped once the peer
+/// has said hello.
+pub(crate) async fn serve<R, W>(
+    peer: PeerId,
+    mut from: R,
+    mut to: W,
+    routes: Routes,
+    turned_out: oneshot::Receiver<()>,
+) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let deadline = Instant::now() + limits::HELLO_TIME_MAX;
-    let begun = timeout_at(deadline, begin(&mut from, &mut to)).await;
+    let begun = tokio::select! {
+        biased;
+        begun = timeout_at(deadline, begin(&mut from, &mut to)) => begun,
+        _ = turned_out => {
+            let error = ErrorBody::new(ErrorCode::Limit, "too many connections have not said hello; say it at once");
+            return refuse(to, Codec::Lines, Some(error)).await;
+        }
+    };
     let (mut decoder, codec, hello) = match begun {
         Ok(Ok(begun)) => begun,
         Ok(Err(Failed { codec, error })) => return refuse(to, codec, error).await,
@@ -121,7 +152,6 @@ where
             return refuse(to, Codec::Lines, Some(error)).await;
         }
     };
-    drop(greeted);
     let (handle, out) = Handle::new();
     let credentials = hello.agent.map(|it| Credentials {
         agent: AgentId(it.agent),
@@ -254,8 +284,7 @@ async fn read<R: AsyncRead + Unpin>(
             Ok(Some(Decoded::Message(message))) => *message,
             Ok(Some(Decoded::BadCall { id, error })) => {
                 calls.acquire().await.ok()?.forget();
-                let outcome = proto::Outcome::Error(error);
-                handle.tell(FromDaemon::Reply(proto::Reply { id, outcome }));
+                routes.reactor.send(Arrival::Refused { peer, call: id, error }).await.ok()?;
                 continue;
             }
             Ok(None) => return drained(calls).await,
@@ -271,9 +300,8 @@ async fn read<R: AsyncRead + Unpin>(
                 let definitions = match prepared(&call.request, routes).await {
                     Ok(definitions) => definitions,
                     Err(error) => {
-                        let reply =
-                            proto::Reply { id: call.id, outcome: proto::Outcome::Error(error) };
-                        handle.tell(FromDaemon::Reply(reply));
+                        let refused = Arrival::Refused { peer, call: call.id, error };
+                        routes.reactor.send(refused).await.ok()?;
                         continue;
                     }
                 };
@@ -351,7 +379,8 @@ async fn write<W: AsyncWrite + Unpin>(
 /// Tells a peer why, if there is something to tell, and ends.
 async fn refuse<W: AsyncWrite + Unpin>(mut to: W, codec: Codec, error: Option<ErrorBody>) {
     if let Some(error) = error {
-        tracing::info!(code = ?error.code, message = %error.message, "a connection is ended");
+        // Not the message: a parser quotes what it did not understand.
+        tracing::info!(code = ?error.code, "a connection is ended");
         let bytes = codec.encode(&FromDaemon::Closing(error));
         let _written = timeout(limits::WRITE_TIME_MAX, to.write_all(&bytes)).await;
     }

@@ -7,13 +7,17 @@
 //! ```
 //!
 //! It runs on a thread of its own, since `commit` blocks in fsync. Nothing is visible outside before it is durable, and a
-//! failed commit ends the daemon: memory would be ahead of the disk. It never waits for a peer: a peer whose
+//! failed commit ends the daemon: memory would be ahead of the disk. For a full disk some space is kept (`space.rs`). It never waits for a peer: a peer whose
 //! outbox is full is closed. It alone touches the core's state.
 
 mod act;
 mod order;
+pub(crate) mod space;
+pub(crate) mod teams;
 
 use crate::clock::{self, Clock};
+use crate::environment::EnvironmentError;
+use crate::failpoint::{self, Point};
 use crate::hub::Hub;
 use crate::jobs::Jobs;
 use crate::limits;
@@ -23,6 +27,7 @@ use crate::translate::{self, Facts};
 use anyhow::Context as _;
 use coordd_core::id::{PeerId, SessionId};
 use coordd_core::input::Credentials;
+use coordd_core::name::Name;
 use coordd_core::{Core, Effect, Input, Moment, Record, Step};
 use proto::error::ErrorBody;
 use proto::request::Request;
@@ -55,8 +60,21 @@ pub(crate) enum Arrival {
         /// The user's own agent definitions, looked up for a new session.
         definitions: Vec<String>,
     },
+    /// What a peer asks for cannot even be looked at. It goes this way so that its answer comes after the welcome.
+    Refused {
+        /// The connection.
+        peer: PeerId,
+        /// The call's id.
+        call: u64,
+        /// Why.
+        error: ErrorBody,
+    },
     /// Something else happened.
     Input(Input),
+    /// Something is not as it should be, and whoever asks later is to know.
+    Degraded(String),
+    /// A team's files were written; if it changed meanwhile they are written again.
+    TeamWritten(Name),
     /// Somebody wants to know whether the loop still turns.
     Alive(tokio::sync::oneshot::Sender<()>),
 }
@@ -72,7 +90,11 @@ pub(crate) struct Reactor<S> {
     pub(crate) facts: Facts,
     pub(crate) config: crate::config::Config,
     pub(crate) envs: crate::environment::Environments,
+    pub(crate) space: space::Space,
     pub(crate) peers: HashMap<PeerId, Handle>,
+    pub(crate) teams: teams::Teams,
+    /// Bytes of records since the store was last cleaned up.
+    pub(crate) stale_bytes: usize,
     /// Sessions and running agents, as they were last told to the service manager.
     pub(crate) status: (usize, usize),
 }
@@ -80,23 +102,30 @@ pub(crate) struct Reactor<S> {
 /// What one batch came to, before it is committed.
 #[derive(Default)]
 struct Batch {
-    records: Vec<Record>,
+    /// The records, as JSON.
+    lines: Vec<String>,
+    bytes: usize,
     effects: Vec<Effect>,
+    /// Calls that never reached the core. Answered last, after the welcomes among the effects.
+    refused: Vec<(PeerId, u64, ErrorBody)>,
 }
 
 impl<S: Store> Reactor<S> {
     /// Runs until the core says that the daemon is to end.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let mut arrived = Vec::with_capacity(limits::BATCH_LEN_MAX);
+        self.reserve_space();
         if self.batch(vec![Arrival::Input(Input::Started)])? {
             return Ok(());
         }
         loop {
             let deadline = self.clock.instant_of(self.core.live.next_deadline());
+            let deadline = self.space.deadline().map_or(deadline, |it| it.min(deadline));
             let waiting = self.arrivals.recv_many(&mut arrived, limits::BATCH_LEN_MAX);
             if let Ok(0) = tokio::time::timeout_at(deadline.into(), waiting).await {
                 return Ok(());
             }
+            self.look_for_room();
             // Not only when nothing arrived: a busy queue must not starve the timers.
             if self.clock.monotonic_ms() >= self.core.live.next_deadline() {
                 arrived.push(Arrival::Input(Input::Tick));
@@ -110,28 +139,71 @@ impl<S: Store> Reactor<S> {
     /// Takes a batch to its end. Returns whether the daemon is to end.
     fn batch(&mut self, arrived: Vec<Arrival>) -> anyhow::Result<bool> {
         let mut batch = Batch::default();
+        let mut ends = false;
         for arrival in arrived {
             self.take(arrival, &mut batch)?;
+            if batch.bytes >= limits::BATCH_BYTES_MAX {
+                ends |= self.finish(std::mem::take(&mut batch))?;
+            }
         }
-        if !batch.records.is_empty() {
-            let lines =
-                batch.records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
-            let lines = lines.context("writing records as JSON")?;
-            self.store.commit(&lines).context("committing to the store")?;
-        }
+        ends |= self.finish(batch)?;
+        self.write_teams();
+        self.compact();
         self.say_status();
+        if ends {
+            let why = translate::error_body(&coordd_core::denial::Denial::ShuttingDown);
+            for handle in self.peers.values() {
+                // Each gets what is queued for it, then this; one that is only told keeps its connection open.
+                handle.close(Some(why.clone()));
+            }
+        }
+        Ok(ends)
+    }
+
+    /// Commits, then acts.
+    fn finish(&mut self, batch: Batch) -> anyhow::Result<bool> {
+        failpoint::reach(Point::AfterDecide);
+        if !batch.lines.is_empty() {
+            failpoint::reach(Point::BeforeCommit);
+            self.commit(&batch.lines)?;
+            self.stale_bytes += batch.bytes;
+            failpoint::reach(Point::AfterCommit);
+        }
         let mut ends = false;
         for effect in batch.effects {
             ends |= effect == Effect::Exit;
             self.act(effect);
+            failpoint::reach(Point::BetweenEffects);
         }
-        if ends {
-            let why = translate::error_body(&coordd_core::denial::Denial::ShuttingDown);
-            for handle in self.peers.values() {
-                handle.tell(proto::FromDaemon::Closing(why.clone()));
-            }
+        for (peer, call, error) in batch.refused {
+            self.reply(peer, call, proto::Outcome::Error(error));
+        }
+        for text in self.envs.take_damage() {
+            self.degrade(text);
         }
         Ok(ends)
+    }
+
+    /// Puts the state in place of the records that led to it, once those have become many.
+    fn compact(&mut self) {
+        if self.stale_bytes < limits::STALE_BYTES_MAX {
+            return;
+        }
+        self.stale_bytes = 0;
+        let lines = self
+            .core
+            .durable
+            .snapshot()
+            .iter()
+            .map(serde_json::to_string)
+            .collect::<Result<Vec<_>, _>>();
+        let done = lines.map_err(|error| error.to_string()).and_then(|lines| {
+            self.store.replace(&lines).map_err(|error| crate::cause::chain(&error))
+        });
+        // The records are as good as what they lead to; only the start takes longer.
+        if let Err(error) = done {
+            tracing::warn!(error, "the store is not cleaned up");
+        }
     }
 
     /// One line for `systemctl status`, when it changed.
@@ -157,8 +229,13 @@ impl<S: Store> Reactor<S> {
             Arrival::Call { peer, call, definitions } => {
                 self.call(peer, *call, definitions, batch)?;
             }
+            Arrival::Refused { peer, call, error } => batch.refused.push((peer, call, error)),
             Arrival::Input(input) => {
                 self.turn(input, batch)?;
+            }
+            Arrival::Degraded(text) => self.degrade(text),
+            Arrival::TeamWritten(team) => {
+                self.teams.written(&team);
             }
             Arrival::Alive(asker) => {
                 // Whoever asked may have given up.
@@ -175,11 +252,12 @@ impl<S: Store> Reactor<S> {
         definitions: Vec<String>,
         batch: &mut Batch,
     ) -> anyhow::Result<()> {
+        let is_new = matches!(call.request, Request::SessionNew { .. });
         let env = self.environment(&mut call.request);
         let request = match translate::request(call.request, definitions) {
             Ok(request) => request,
             Err(error) => {
-                self.reply(peer, call.id, proto::Outcome::Error(error));
+                batch.refused.push((peer, call.id, error));
                 return Ok(());
             }
         };
@@ -187,7 +265,11 @@ impl<S: Store> Reactor<S> {
         let input = Input::Request { peer, call: call.id, key: call.key, request };
         let opened = self.turn(input, batch)?;
         if let (Some(env), Some(session)) = (env, opened) {
-            self.keep_environment(&session, env)?;
+            let changed = !is_new && self.envs.of(&session) != env;
+            self.keep_environment(&session, env);
+            if changed {
+                self.turn(Input::EnvironmentChanged { session }, batch)?;
+            }
         }
         Ok(())
     }
@@ -209,15 +291,19 @@ impl<S: Store> Reactor<S> {
         }
     }
 
-    /// Before the commit that makes the session: one that exists has its environment.
-    fn keep_environment(
-        &mut self,
-        session: &SessionId,
-        env: BTreeMap<String, String>,
-    ) -> anyhow::Result<()> {
-        self.envs
-            .keep(session, env)
-            .with_context(|| format!("writing the environment of session {session}"))
+    /// Before the commit that makes the session: one that exists has its environment. Where it cannot be written it is
+    /// kept in memory, and said: the session works until the next daemon.
+    fn keep_environment(&mut self, session: &SessionId, env: BTreeMap<String, String>) {
+        let mut kept = self.envs.keep(session, env.clone());
+        if kept.as_ref().is_err_and(EnvironmentError::is_disk_full) && self.make_room() {
+            kept = self.envs.keep(session, env);
+        }
+        if let Err(error) = kept {
+            self.degrade(format!(
+                "{}; after a restart `coordctl resume {session}` gives the session a new one",
+                crate::cause::chain(&error)
+            ));
+        }
     }
 
     /// Gives one input to the core. Returns the session that is opened by it, if one is.
@@ -238,7 +324,12 @@ impl<S: Store> Reactor<S> {
                 None
             }
         });
-        batch.records.extend(records);
+        for record in &records {
+            let line =
+                serde_json::to_string::<Record>(record).context("writing a record as JSON")?;
+            batch.bytes += line.len();
+            batch.lines.push(line);
+        }
         batch.effects.extend(effects);
         Ok(opened)
     }
@@ -253,7 +344,7 @@ impl<S: Store> Reactor<S> {
             && !handle.tell(message)
         {
             tracing::warn!(%peer, "a peer that does not read is closed");
-            self.close(peer, None);
+            self.close(peer, Some(crate::peer::too_slow()));
         }
     }
 

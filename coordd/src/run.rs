@@ -11,11 +11,13 @@ use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::environment::Environments;
 use crate::hub::Hub;
-use crate::jobs::{self, Jobs, World};
+use crate::jobs::{self, Job, Jobs, SessionJob, World};
 use crate::paths::Paths;
 use crate::peer::Routes;
+use crate::reactor::space::Space;
 use crate::reactor::{Arrival, Reactor};
 use crate::store::lock::{InstanceLock, LockError};
+use crate::store::reserve::Reserve;
 use crate::store::{self, Store};
 use crate::translate::Facts;
 use crate::{limits, listener, process, sd};
@@ -25,7 +27,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Runs the daemon to its end.
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -53,12 +55,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let state_lock = InstanceLock::take(state.dir()).context(
         "taking the lock of the state folder; end the other coordd, or set COORDD_STATE_DIR for this one",
     )?;
-    let opened = Opened::new(&paths)?;
+    let mut reserve = Reserve::new(Arc::clone(&state));
+    let opened = Opened::new(&paths, &mut reserve)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let ended = runtime.block_on(serve(paths, config, handed, state, opened));
+    let ended = runtime.block_on(serve(paths, config, handed, (state, reserve), opened));
     runtime.shutdown_timeout(limits::ENDING_TIME_MAX);
     // Last: whoever takes it finds everything at rest.
     drop((state_lock, lock));
@@ -73,9 +76,14 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(paths: &Paths) -> anyhow::Result<Self> {
+    fn new(paths: &Paths, reserve: &mut Reserve) -> anyhow::Result<Self> {
         let path = paths.state.path().join("coordd.db");
-        let opened = store::open(&path).context("opening the store")?;
+        let opened = match store::open(&path) {
+            // The space that an earlier daemon kept is for this.
+            Err(store::StoreError::DiskFull { .. }) if reserve.release() => store::open(&path),
+            opened => opened,
+        };
+        let opened = opened.context("opening the store")?;
         let mut degraded = Vec::new();
         if let Some(damage) = opened.damage {
             let text = format!(
@@ -117,9 +125,16 @@ fn replay(store: &mut impl Store, degraded: &mut Vec<String>) -> anyhow::Result<
     let snapshot = core.durable.snapshot();
     if lines.len() > snapshot.len() + limits::RECORDS_STALE_MAX {
         let lines = snapshot.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
-        store
-            .replace(&lines.context("writing a snapshot as JSON")?)
-            .context("cleaning up the store")?;
+        let lines = lines.context("writing a snapshot as JSON")?;
+        // The records are as good as what they lead to, so a clean-up that fails keeps nobody from starting.
+        if let Err(error) = store.replace(&lines) {
+            let text =
+                format!("the store could not be cleaned up: {}", crate::cause::chain(&error));
+            tracing::warn!("{text}");
+            if !matches!(error, store::StoreError::DiskFull { .. }) {
+                degraded.push(text);
+            }
+        }
     }
     tracing::info!(
         records = lines.len(),
@@ -150,7 +165,7 @@ async fn serve(
     paths: Paths,
     config: Config,
     handed: Option<std::os::unix::net::UnixListener>,
-    state: Arc<crate::paths::StateDir>,
+    (state, reserve): (Arc<crate::paths::StateDir>, Reserve),
     opened: Opened,
 ) -> anyhow::Result<()> {
     let under_systemd = handed.is_some() || std::env::var_os("INVOCATION_ID").is_some();
@@ -160,20 +175,33 @@ async fn serve(
         None => listener::bind(&paths.socket)?,
     };
     let boot = u64::from_be_bytes(clock::random().context("drawing random numbers")?);
-    let (hub, hub_task) = Hub::new(format!("{boot:016x}"));
+    let reads = Arc::new(Semaphore::new(limits::READS_AT_ONCE_MAX));
+    let (hub, hub_task) = Hub::new(format!("{boot:016x}"), Arc::clone(&reads));
     let hub_task = tokio::task::spawn(hub_task);
     let (reactor, arrivals) = mpsc::channel(limits::INPUTS_WAITING_MAX);
     let (jobs, queue) = Jobs::new();
     let facts = facts(&paths, &config, opened.degraded, under_systemd);
+    let mut core = opened.core;
+    core.live.starts_per_minute = config.starts_per_minute;
     let socket = paths.socket.clone();
     let home = config.home.clone().unwrap_or_else(|| paths.home.clone());
     let tmp = Arc::new(paths.tmp.clone());
     let paths = Arc::new(Paths { home, ..paths });
-    let world =
-        World { paths, state: Arc::clone(&state), reactor: reactor.clone(), hub: hub.clone() };
+    let world = World {
+        paths,
+        state: Arc::clone(&state),
+        reactor: reactor.clone(),
+        hub: hub.clone(),
+        reads,
+    };
     let jobs_task = tokio::task::spawn(jobs::run(world, queue));
+    // Not after damage: what no record names may then be all that is left of a session.
+    if facts.degraded.is_empty() {
+        let known = core.durable.sessions.keys().cloned().collect();
+        jobs.push(Job::Session(SessionJob::Sweep { known }));
+    }
     let looped = Reactor {
-        core: opened.core,
+        core,
         store: opened.store,
         clock: Clock::start(),
         arrivals,
@@ -182,7 +210,10 @@ async fn serve(
         facts,
         config,
         envs: Environments::new(state),
+        space: Space::new(reserve),
         peers: HashMap::new(),
+        teams: crate::reactor::teams::Teams::default(),
+        stale_bytes: 0,
         status: (0, 0),
     };
     let (ended, end) = oneshot::channel();

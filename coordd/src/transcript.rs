@@ -1,7 +1,7 @@
 //! Reading transcripts, which the agent processes write. Only for showing: nothing is decided by what they say.
 
 use crate::limits;
-use proto::entry::Entry;
+use proto::entry::{Entry, Origin, What};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -19,14 +19,17 @@ pub(crate) struct Page {
 pub(crate) fn last(path: &Path, limit: u32) -> io::Result<Page> {
     let mut page = Page::default();
     let mut kept = std::collections::VecDeque::new();
-    each(path, |entry| {
+    let mut kept_bytes = 0;
+    each(path, |entry, bytes| {
         page.last = page.last.max(entry.seq);
-        if kept.len() >= limit as usize {
-            kept.pop_front();
+        kept_bytes += bytes;
+        kept.push_back((entry, bytes));
+        while kept.len() > limit as usize || kept_bytes > limits::HISTORY_BYTES_MAX {
+            let Some((_, bytes)) = kept.pop_front() else { break };
+            kept_bytes -= bytes;
         }
-        kept.push_back(entry);
     })?;
-    page.entries = kept.into();
+    page.entries = kept.into_iter().map(|(entry, _)| entry).collect();
     Ok(page)
 }
 
@@ -46,7 +49,7 @@ pub(crate) fn page(path: &Path, from: u64, limit: u32) -> io::Result<Page> {
 
 fn since(path: &Path, from: u64, limit: u32) -> io::Result<Page> {
     let mut page = Page::default();
-    each(path, |entry| {
+    each(path, |entry, _| {
         page.last = page.last.max(entry.seq);
         if entry.seq >= from && page.entries.len() < limit as usize {
             page.entries.push(entry);
@@ -55,18 +58,52 @@ fn since(path: &Path, from: u64, limit: u32) -> io::Result<Page> {
     Ok(page)
 }
 
-/// Calls with each entry that can be read; a line that is none, such as a torn last one, is passed over.
-fn each(path: &Path, mut found: impl FnMut(Entry)) -> io::Result<()> {
+/// Calls with each entry that can be read, as it is shown, and its length in the file; a line that is none, such as a torn last one, is passed over.
+fn each(path: &Path, mut found: impl FnMut(Entry, usize)) -> io::Result<()> {
     let Some(mut file) = open(path)? else { return Ok(()) };
     let len = file.metadata()?.len();
     let skipped = len.saturating_sub(limits::TRANSCRIPT_BYTES_MAX);
     file.seek(SeekFrom::Start(skipped))?;
     for line in BufReader::new(file).split(b'\n') {
-        if let Ok(entry) = serde_json::from_slice(&line?) {
-            found(entry);
+        let line = line?;
+        if let Ok(entry) = serde_json::from_slice(&line) {
+            found(shown(entry), line.len());
         }
     }
     Ok(())
+}
+
+/// An entry as it is shown: what would not fit into a message is cut, and says so. The transcript has it all.
+pub(crate) fn shown(mut entry: Entry) -> Entry {
+    let cut = |text: &mut String| {
+        if text.len() > limits::SHOWN_BYTES_MAX {
+            let mut end = limits::SHOWN_BYTES_MAX;
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            let left_out = text.len() - end;
+            text.truncate(end);
+            text.push_str(&format!("\n[{left_out} more bytes are in the transcript]"));
+        }
+    };
+    match &mut entry.what {
+        What::Input { origin, text, .. } => {
+            if let Origin::Notification { notification } = origin {
+                cut(&mut notification.result);
+            }
+            cut(text);
+        }
+        What::Text { text } | What::ToolResult { text, .. } => cut(text),
+        What::ToolCall { input, .. } => {
+            let mut text = input.0.to_string();
+            if text.len() > limits::SHOWN_BYTES_MAX {
+                cut(&mut text);
+                input.0 = serde_json::Value::String(text);
+            }
+        }
+        What::Turn { .. } | What::RunEnded { .. } => {}
+    }
+    entry
 }
 
 /// The file, or nothing when the agent has written none yet. Never through a link, never something that is no file.
@@ -84,7 +121,6 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::entry::What;
     use std::io::Write as _;
 
     fn entry(seq: u64, text: &str) -> Entry {
@@ -106,17 +142,26 @@ mod tests {
         let file = file(&all, "{\"seq\":6,\"torn");
         assert_eq!(page(file.path(), 0, 2).unwrap(), Page { entries: all[3..].to_vec(), last: 5 });
         assert_eq!(page(file.path(), 2, 2).unwrap(), Page { entries: all[1..3].to_vec(), last: 5 });
+        assert_eq!(last(file.path(), 0).unwrap(), Page { entries: Vec::new(), last: 5 });
         assert_eq!(page(Path::new("/nonexistent/x"), 0, 0).unwrap(), Page::default());
     }
 
     #[test]
     fn a_page_fits_into_a_frame() {
-        let big = "y".repeat(limits::PAGE_BYTES_MAX / 2 - 100);
-        let all: Vec<_> = (1..=4).map(|seq| entry(seq, &big)).collect();
+        let big = "y".repeat(limits::SHOWN_BYTES_MAX - 100);
+        let all: Vec<_> = (1..=8).map(|seq| entry(seq, &big)).collect();
         let file = file(&all, "");
         let seqs = |page: Page| page.entries.iter().map(|it| it.seq).collect::<Vec<_>>();
-        assert_eq!(seqs(page(file.path(), 1, 10).unwrap()), [1, 2]);
-        assert_eq!(seqs(page(file.path(), 0, 10).unwrap()), [3, 4]);
+        assert_eq!(seqs(page(file.path(), 1, 10).unwrap()), [1, 2, 3, 4]);
+        assert_eq!(seqs(page(file.path(), 0, 10).unwrap()), [5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn an_entry_that_is_longer_than_a_message_is_shown_cut() {
+        let file = file(&[entry(1, &"é".repeat(limits::SHOWN_BYTES_MAX))], "");
+        let page = page(file.path(), 0, 0).unwrap();
+        let What::Text { text } = &page.entries[0].what else { panic!("no text") };
+        assert!(text.ends_with("[131072 more bytes are in the transcript]"), "{}", text.len());
     }
 
     #[test]

@@ -54,6 +54,10 @@ pub struct Bootstrap {
     /// How many runs have ended before.
     #[serde(default)]
     pub runs_before: u32,
+    /// Calls of the open run that wait for the user's answer, or got it when no process was there to hear it: whatever
+    /// became of the last process, they have not begun.
+    #[serde(default)]
+    pub not_begun: Vec<String>,
 }
 
 /// What an agent may do to coordd.
@@ -178,11 +182,13 @@ pub enum Order {
     Stop {
         /// Who asked, for the transcript.
         reason: String,
+        /// Leave the run open instead: its session was stopped while it waits for the user. It goes on where it is when the
+        /// session does.
+        #[serde(default)]
+        keep_run: bool,
     },
     /// End the current run only and wait for the next prompt. For leads.
     Interrupt {},
-    /// Nothing is open any more: exit.
-    Exit {},
 }
 
 /// Data plane: what an agent process tells about its work. Best effort.

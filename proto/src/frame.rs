@@ -83,9 +83,13 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     }
 }
 
-/// The limit also bounds what a length inside the body may claim.
+/// What a body may make the decoder allocate. It counts what collections take in memory, which is more than what
+/// they take in a frame: the smallest things are one byte there and some hundred here.
+const DECODED_LEN_MAX: usize = 256 * FRAME_LEN_MAX;
+
+/// The frame's own length was checked before; the limit bounds what a length inside the body may claim.
 fn config() -> impl bincode::config::Config {
-    bincode::config::standard().with_limit::<FRAME_LEN_MAX>()
+    bincode::config::standard().with_limit::<DECODED_LEN_MAX>()
 }
 
 /// Cuts a byte stream into frames. It is fed bytes and never reads any.
@@ -171,6 +175,14 @@ mod tests {
         let mut frame = encode(&5_u64).unwrap();
         frame.push(0);
         assert_eq!(decode::<u64>(&frame[4..]), Err(FrameError::Trailing { extra: 1 }));
+    }
+
+    #[test]
+    fn whatever_is_encoded_is_decoded() {
+        let many: Vec<Vec<u64>> = vec![vec![1; 2]; FRAME_LEN_MAX / 4];
+        assert_eq!(decode::<Vec<Vec<u64>>>(&encode(&many).unwrap()[HEADER_LEN..]), Ok(many));
+        let empty = vec![String::new(); FRAME_LEN_MAX - 100];
+        assert_eq!(decode::<Vec<String>>(&encode(&empty).unwrap()[HEADER_LEN..]), Ok(empty));
     }
 
     #[test]

@@ -220,6 +220,9 @@ pub enum Request {
         /// The new owner, if it changes; empty gives it back.
         #[serde(default)]
         owner: Option<String>,
+        /// The tasks that must be done first, if they change.
+        #[serde(default)]
+        blocked_by: Option<Vec<u32>>,
     },
 
     /// The files in a session's scratchpad. Answers with `files`.

@@ -53,6 +53,15 @@ pub enum Response {
         waiting_messages: u32,
         /// Names of agents that were in the middle of a run when they were stopped.
         interrupted: Vec<String>,
+        /// Names of agents that have all that they had; those with an open run or mail go on with it now.
+        #[serde(default)]
+        restored: Vec<String>,
+        /// Names of agents whose run was ended by the stop; a message makes one go on, with all that it knows.
+        #[serde(default)]
+        restartable: Vec<String>,
+        /// What is not there any more, in words.
+        #[serde(default)]
+        lost: Vec<String>,
     },
     /// A session is gone.
     Removed {

@@ -7,10 +7,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use proto::agent::{Model, Provider};
+use proto::entry::What;
+use proto::event::Event;
 use serde_json::{Value, json};
-
 use tests::llm::Llm;
-
+use tests::{Daemon, story};
 
 /// One answer takes a few seconds; more when the machine builds at the same time.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
@@ -165,4 +167,73 @@ fn the_server_ends_with_its_holder() {
     TcpStream::connect(&host).expect("it listens");
     drop(llm);
     TcpStream::connect(&host).expect_err("it is gone");
+}
+
+/// A whole session with a real model, streaming, whose first answer must be a tool call: it has the tool's schema, and
+/// the tool really runs.
+fn session_with_a_forced_tool(provider: Provider, tool: &str) {
+    let llm = Llm::start_with_key("right").unwrap();
+    let daemon = Daemon::start();
+    for name in ["one.txt", "two.txt"] {
+        daemon.write(&format!("w/{name}"), "text\n");
+    }
+    let script = tests::rehearsal::script(&json!([tests::rehearsal::lead(&json!([]))]));
+    let mut new = daemon.rehearsal("normal", &script);
+    new.model = Model { provider, name: "smollm2".into(), base_url: None, rehearsal_file: None };
+    let (url, base, key) = match provider {
+        Provider::Anthropic => (llm.url().to_owned(), "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+        _ => (format!("{}/v1", llm.url()), "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    };
+    for (name, value) in [(base, url.as_str()), (key, "right"), ("COORDD_FIRST_TOOL", tool)] {
+        new.env.insert(name.into(), value.into());
+    }
+    // Where the model calls more than it was made to, nobody is asked.
+    new.permissions.mode = "dontAsk".into();
+    new.prompt = "List the files here.".into();
+    let mut client = daemon.client();
+    let session = client.new_session(new).name;
+    let attach = proto::request::Request::Attach {
+        session: session.clone(),
+        agent: String::new(),
+        history: None,
+    };
+    client.ok(attach);
+    let called = client.event_within(ANSWER_LIMIT, "a tool answered", |event| match event {
+        Event::Entry { entry, .. } => match &entry.what {
+            What::ToolResult { text, is_error, .. } => Some((text.clone(), *is_error)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let lead = format!("{session}/lead");
+    let entries = client.transcript(&lead);
+    let call = entries.iter().find_map(|it| match &it.what {
+        What::ToolCall { tool, input, .. } => Some((tool.clone(), input.0.clone())),
+        _ => None,
+    });
+    let (name, input) = call.expect("a call");
+    assert_eq!(name, tool);
+    assert!(input.is_object(), "{input}");
+    // It ran, whatever came of the model's pattern.
+    assert!(!called.0.is_empty() && !called.0.contains("ermission denied"), "{called:?}");
+    assert_eq!(story::results(&entries)[0], (called.0.as_str(), called.1));
+    // What it made of it goes on or ends; the turn that made the call was counted.
+    let turn = entries.iter().find_map(|it| match &it.what {
+        What::Turn { usage } => Some(*usage),
+        _ => None,
+    });
+    let turn = turn.expect("a turn");
+    assert!(turn.input_tokens > 0 && turn.output_tokens > 0 && turn.tool_uses >= 1, "{turn:?}");
+    client.ok(proto::request::Request::SessionStop { session });
+    daemon.stop_and_leave_nothing();
+}
+
+#[test]
+fn r1_a_session_over_the_messages_api_runs_a_real_tool() {
+    session_with_a_forced_tool(Provider::Anthropic, "Glob");
+}
+
+#[test]
+fn r1_a_session_over_chat_completions_runs_a_real_tool() {
+    session_with_a_forced_tool(Provider::Openai, "Glob");
 }

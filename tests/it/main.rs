@@ -12,10 +12,24 @@
     reason = "a test fails by panicking, and so do the functions it is made of; it looks for one thing among many"
 )]
 
+mod bad_input;
+mod bounded;
+mod coordctl;
+mod corpus;
+mod crash;
+mod damage;
+mod demo;
+mod examples;
+mod full;
+mod gone;
+mod identity;
 mod llm;
 mod messages;
+mod native;
 mod notifications;
+mod others;
 mod permissions;
+mod readme;
 mod roles;
 mod scratchpad;
 mod sessions;

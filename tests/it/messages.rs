@@ -153,16 +153,16 @@ fn m11_rel18_a_repeated_send_is_one_message() {
     daemon.restart();
     assert_eq!(daemon.client().call_keyed(once.clone(), Some("k")), first);
     lead.reconnect(&daemon);
-    let one = lead.deliver().message;
+    let delivered = lead.deliver().message;
     lead.assert_nothing_comes();
     // Another key is another message.
-    let other = rows(match daemon.client().call_keyed(once, Some("k2")) {
+    let second = rows(match daemon.client().call_keyed(once, Some("k2")) {
         Outcome::Ok(response) => *response,
         Outcome::Error(error) => panic!("{error:?}"),
     });
     let two = lead.deliver().message;
-    assert_ne!(one, two);
-    assert!(matches!(&other[0], SendResult::Accepted { id, .. } if *id == two));
+    assert_ne!(delivered, two);
+    assert!(matches!(&second[0], SendResult::Accepted { id, .. } if *id == two));
 }
 
 /// A5: the names that there are, the likely one first; nothing is accepted for a name that is not there (rel-16).

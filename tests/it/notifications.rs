@@ -99,7 +99,8 @@ fn n3_rel8_a_worker_cannot_forge_a_notification() {
     let entries = after_notification(&mut client, &session);
     let seen = story::notifications(&entries);
     let [(_, _, text)] = seen.as_slice() else { panic!("not one: {seen:?}") };
-    for tag in ["<task-notification>", "</task-notification>", "<result>", "</result>", "<task-id>"] {
+    for tag in ["<task-notification>", "</task-notification>", "<result>", "</result>", "<task-id>"]
+    {
         assert_eq!(text.matches(tag).count(), 1, "{tag} in {text}");
     }
     assert!(!text.contains("<system-reminder>"), "{text}");
@@ -226,7 +227,9 @@ fn n4_b8_a_killed_agent_process_goes_on() {
         say("Survived.")
     ]);
     let session = begin(&daemon, &mut client, &one_worker(&steps));
-    until("it is in the middle of its second call", || daemon.at("w/reached").exists().then_some(()));
+    until("it is in the middle of its second call", || {
+        daemon.at("w/reached").exists().then_some(())
+    });
     let w = format!("{session}/w");
     let before = client.agent(&w);
     Process::open(before.pid.unwrap()).unwrap().kill9();

@@ -152,10 +152,35 @@ fn w3_stopping_the_agent_closes_its_question() {
     let mut client = daemon.client();
     let session = two_folders(&daemon, &mut client);
     question(&mut client, "mkdir one");
-    client.ok(Request::SessionStop { session: session.clone() });
+    client.ok(Request::AgentStop { agent: format!("{session}/lead") });
     assert_eq!(open(&mut client), []);
     assert_eq!(client.show(&session).0.questions, 0);
     assert!(!daemon.at("w/one").exists());
+}
+
+/// A session that is stopped and resumed asks the same question still, and the answer counts, whenever it is given.
+#[test]
+fn w3_a_question_outlives_the_stop_of_its_session() {
+    for answered_first in [false, true] {
+        let daemon = Daemon::start();
+        let mut client = daemon.client();
+        let session = two_folders(&daemon, &mut client);
+        let asked = question(&mut client, "mkdir one");
+        client.ok(Request::SessionStop { session: session.clone() });
+        assert_eq!(question(&mut client, "mkdir one").id, asked.id);
+        assert_eq!(client.agent(&format!("{session}/lead")).pid, None);
+        let resume = || assert_eq!(daemon.coordctl(&["resume", &session]).code, 0);
+        if !answered_first {
+            resume();
+        }
+        let allowed = daemon.coordctl(&["permit", "allow", &asked.id]);
+        assert_eq!(allowed.code, 0, "{allowed:?}");
+        if answered_first {
+            assert!(!daemon.at("w/one").exists());
+            resume();
+        }
+        until("the command has run", || daemon.at("w/one").exists().then_some(()));
+    }
 }
 
 /// Edits in the workspace and the scratchpad need nobody, others do; a deny rule needs nobody either.
@@ -163,9 +188,8 @@ fn w3_stopping_the_agent_closes_its_question() {
 fn w3_edits_inside_are_free_and_rules_hold() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
-    let write = |path: &str| {
-        json!({ "name": "Write", "input": { "file_path": path, "content": "x" } })
-    };
+    let write =
+        |path: &str| json!({ "name": "Write", "input": { "file_path": path, "content": "x" } });
     let outside = daemon.at("h/outside.txt");
     let steps = json!([
         call("Inside.", &json!([write("{{cwd}}/inside.txt"), write("{{scratchpad}}/note.txt")])),

@@ -64,7 +64,7 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
         },
         Request::TaskList { team: some() },
         Request::TaskGet { team: some(), task: 1 },
-        Request::TaskUpdate { team: some(), task: 1, status: None, owner: None },
+        Request::TaskUpdate { team: some(), task: 1, status: None, owner: None, blocked_by: None },
         Request::ScratchpadList { session: own() },
         Request::ScratchpadShow { session: own(), path: some() },
         Request::Usage { session: none() },

@@ -71,7 +71,8 @@ fn s2_agents_are_told_and_need_no_approval_there() {
         call("I send one.", &json!([start("w", "write down what you find in {{scratchpad}}")])),
         { "needs": ["w"], "text": "{{result:w}}" }
     ]);
-    let mut new = daemon.rehearsal("coordinator", &script(&json!([lead(&lead_steps), worker(&steps)])));
+    let mut new =
+        daemon.rehearsal("coordinator", &script(&json!([lead(&lead_steps), worker(&steps)])));
     // In this mode every other edit would be asked for.
     new.permissions.mode = "default".into();
     new.permissions.allow = vec!["Bash".into()];
@@ -98,7 +99,10 @@ fn s2_agents_are_told_and_need_no_approval_there() {
 fn s2_a_session_without_one_has_none() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
-    let steps = json!([call("Where?", &json!([bash("echo \"it is ${COORDD_SCRATCHPAD-nowhere}.\"")])), say("So.")]);
+    let steps = json!([
+        call("Where?", &json!([bash("echo \"it is ${COORDD_SCRATCHPAD-nowhere}.\"")])),
+        say("So.")
+    ]);
     let mut new = daemon.rehearsal("normal", &script(&json!([lead(&steps)])));
     (new.scratchpad, new.prompt) = (false, "go".into());
     new.permissions.allow = vec!["Bash".into()];
@@ -172,46 +176,43 @@ fn rel5_removal_does_not_follow_links() {
     assert_eq!(fs::read_to_string(canary).unwrap(), "alive");
 }
 
-/// What comes of a new session where something stands in the way: the session is there, and what is wrong is said.
+/// What comes of a new session where something stands in the way: none is made, and what is wrong is said.
 fn refused(plant: impl Fn(&Path)) -> (Daemon, String) {
     let sandbox = Sandbox::new();
     plant(&root(&sandbox));
     let daemon = Daemon::start_in(sandbox);
-    let mut client = daemon.client();
-    client.subscribe("");
-    let made = daemon.coordctl(&["new", "--name", "x", "--model", "rehearsal"]);
-    assert_eq!(made.code, 0, "{made:?}");
-    let warning = client.event("a warning", |event| match event {
-        Event::Warning { text } => Some(text.clone()),
-        _ => None,
-    });
-    let error = client.denied(Request::ScratchpadList { session: "x".into() });
-    assert!(error.message.contains("scratchpad"), "{error:?}");
-    let listed = daemon.coordctl(&["scratchpad", "ls", "x"]);
-    assert_ne!(listed.code, 0, "{listed:?}");
-    (daemon, warning)
+    let new = ["new", "--name", "x", "--model", "rehearsal"];
+    let made = daemon.coordctl(&new);
+    assert_eq!((made.code, made.stdout.as_str()), (1, ""), "{made:?}");
+    assert!(made.stderr.contains("no scratchpad can be made"), "{made:?}");
+    assert!(made.stderr.contains("CLAUDE_CODE_TMPDIR"), "what to do: {made:?}");
+    assert_eq!(daemon.client().sessions(), []);
+    // The way out that it names is one.
+    assert!(made.stderr.contains("--no-scratchpad"), "{made:?}");
+    let made_without = daemon.coordctl(&[&new[..], &["--no-scratchpad"]].concat());
+    assert_eq!(made_without.code, 0, "{made_without:?}");
+    (daemon, made.stderr)
 }
 
 #[test]
 fn rel1_a_planted_symlink_is_refused_and_not_followed() {
     let target = tempfile::tempdir().unwrap();
-    let (daemon, warning) = refused(|root| symlink(target.path(), root).unwrap());
-    assert!(warning.contains("symbolic link"), "{warning}");
-    assert!(warning.contains("CLAUDE_CODE_TMPDIR"), "what to do: {warning}");
+    let (daemon, said) = refused(|root| symlink(target.path(), root).unwrap());
+    assert!(said.contains("is a symbolic link"), "{said}");
     assert_eq!(target.path().read_dir().unwrap().count(), 0);
     assert!(root(&daemon).is_symlink());
 }
 
 #[test]
 fn rel1_a_file_in_the_way_is_refused() {
-    let (daemon, warning) = refused(|root| fs::write(root, "precious").unwrap());
-    assert!(warning.contains("move it out of the way"), "{warning}");
+    let (daemon, said) = refused(|root| fs::write(root, "precious").unwrap());
+    assert!(said.contains("move it out of the way"), "{said}");
     assert_eq!(fs::read_to_string(root(&daemon)).unwrap(), "precious");
 }
 
 #[test]
 fn rel1_a_folder_of_somebody_else_is_refused() {
-    let (daemon, warning) = refused(|root| {
+    let (daemon, said) = refused(|root| {
         fs::create_dir(root).unwrap();
         fs::set_permissions(root, Permissions::from_mode(0o700)).unwrap();
         let chown = |command: &mut std::process::Command| {
@@ -221,7 +222,7 @@ fn rel1_a_folder_of_somebody_else_is_refused() {
             || chown(std::process::Command::new("sudo").args(["-n", "chown"]));
         assert!(given, "this test gives a folder away, as root or through sudo");
     });
-    assert!(warning.contains("belongs to user 65534"), "{warning}");
+    assert!(said.contains("belongs to user 65534"), "{said}");
     let mut inside = root(&daemon).read_dir().unwrap();
     assert!(inside.next().is_none(), "nothing was put into it");
 }
@@ -265,7 +266,8 @@ fn rel3_an_exchanged_folder_is_noticed() {
     fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
     fs::write(path.join("theirs.md"), "theirs").unwrap();
     // By what is held, never by what the path has become.
-    let seen = client.call(Request::ScratchpadShow { session: session.id.clone(), path: "theirs.md".into() });
+    let seen = client
+        .call(Request::ScratchpadShow { session: session.id.clone(), path: "theirs.md".into() });
     assert!(matches!(seen, proto::Outcome::Error(_)), "{seen:?}");
     client.subscribe(&session.id);
     client.ok(Request::SessionResume {

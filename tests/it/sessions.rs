@@ -19,7 +19,11 @@ fn plain(daemon: &Daemon) -> NewSession {
     daemon.rehearsal("normal", &script(&json!([lead(&json!([say("Hello."), say("Again.")]))])))
 }
 
-fn resume(client: &mut Client, session: &str, variable: Option<&str>) -> (SessionState, Mode, String) {
+fn resume(
+    client: &mut Client,
+    session: &str,
+    variable: Option<&str>,
+) -> (SessionState, Mode, String) {
     let request = Request::SessionResume {
         session: session.into(),
         env: BTreeMap::new(),
@@ -98,7 +102,8 @@ fn g1_fork_is_refused_as_not_there_yet() {
 fn g4_a_session_is_resumed_in_its_own_mode_with_a_note() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
-    let session = client.new_session(NewSession { mode: Some("coordinator".into()), ..plain(&daemon) });
+    let session =
+        client.new_session(NewSession { mode: Some("coordinator".into()), ..plain(&daemon) });
     client.subscribe(&session.id);
     client.ok(Request::SessionStop { session: session.id.clone() });
     let (state, mode, note) = resume(&mut client, &session.name, Some("0"));
@@ -168,7 +173,10 @@ fn d5_sessions_survive_kill_9() {
         ..plain(&daemon)
     });
     client.ok(Request::SessionStop { session: "one".into() });
-    let before = client.sessions();
+    let before = until("both have their scratchpad", || {
+        let sessions = client.sessions();
+        sessions.iter().all(|it| it.scratchpad.is_some()).then_some(sessions)
+    });
     daemon.kill9();
     daemon.restart();
     let mut client = daemon.client();
@@ -221,10 +229,13 @@ fn a_session_is_stopped_and_resumed_with_its_conversation() {
 fn a_session_is_removed_with_its_state_and_scratchpad() {
     let mut daemon = Daemon::start();
     let mut client = daemon.client();
-    let steps = json!([call(
-        "I write.",
-        &json!([{ "name": "Write", "input": { "file_path": "{{scratchpad}}/note.md", "content": "n" } }])
-    ), say("Written.")]);
+    let steps = json!([
+        call(
+            "I write.",
+            &json!([{ "name": "Write", "input": { "file_path": "{{scratchpad}}/note.md", "content": "n" } }])
+        ),
+        say("Written.")
+    ]);
     let mut new = daemon.rehearsal("normal", &script(&json!([lead(&steps)])));
     new.prompt = "write a note".into();
     let session = client.new_session(new);
@@ -320,7 +331,5 @@ fn an_interrupt_ends_the_run_and_not_the_lead() {
     client.ok(Request::Interrupt { session: session.id.clone() });
     let idle = client.agent_until(&lead, "is interrupted", |it| it.runs == 1);
     assert_eq!(idle.pid, thinking.pid);
-    until("its process waits", || {
-        (client.agent(&lead).state == AgentState::Idle).then_some(())
-    });
+    until("its process waits", || (client.agent(&lead).state == AgentState::Idle).then_some(()));
 }

@@ -1,6 +1,6 @@
 //! D-1, D-2, D-3, D-10: one daemon, its socket, both codecs, and what bad peers can do to it: nothing.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -153,17 +153,10 @@ fn d3_lines_are_read_leniently() {
     let said = "{\"hello\":{\"colour\":\"blue\"}}\r\n\n\
                 {\"call\":{\"id\":77,\"priority\":3,\"request\":{\"ping\":{\"loudly\":true}}}}\n";
     stream.write_all(said.as_bytes()).unwrap();
-    let mut bytes = Vec::new();
-    while bytes.iter().filter(|it| **it == b'\n').count() < 2 {
-        let mut buf = [0; 1024];
-        let n = stream.read(&mut buf).unwrap();
-        assert!(n > 0, "closed: {}", String::from_utf8_lossy(&bytes));
-        bytes.extend_from_slice(&buf[..n]);
-    }
-    let lines: Vec<Value> = String::from_utf8(bytes)
-        .unwrap()
+    let lines: Vec<Value> = BufReader::new(stream)
         .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
+        .take(2)
+        .map(|line| serde_json::from_str(&line.expect("a line in time")).unwrap())
         .collect();
     assert_eq!(lines[0]["welcome"]["protocol"], PROTOCOL);
     assert_eq!(lines[1]["reply"], json!({ "id": 77, "outcome": { "ok": { "done": {} } } }));
@@ -185,7 +178,8 @@ fn d3_the_protocol_document_can_be_typed() {
     assert!(!blocks.is_empty(), "PROTOCOL.md shows how to talk to the socket by hand");
     for block in blocks {
         // What makes it pretty is not the daemon's.
-        let block = block.split("jq").next().unwrap_or_default().trim_end_matches([' ', '\n', '|', '\\']);
+        let block =
+            block.split("jq").next().unwrap_or_default().trim_end_matches([' ', '\n', '|', '\\']);
         let mut command = daemon.command("timeout");
         command.args(["20", "sh", "-c", block]);
         let ran = Ran::of(command, "");
@@ -300,10 +294,8 @@ fn d10_rel82_bad_bytes_end_their_connection_only() {
 #[test]
 fn d10_half_a_message_is_forgotten() {
     let daemon = Daemon::start();
-    let [frames, lines] = [
-        frame::encode(&ToDaemon::Hello(hello(PROTOCOL))).unwrap(),
-        b"{\"hello\":{}}\n".to_vec(),
-    ];
+    let [frames, lines] =
+        [frame::encode(&ToDaemon::Hello(hello(PROTOCOL))).unwrap(), b"{\"hello\":{}}\n".to_vec()];
     for (codec, hello, half) in [
         (Codec::Frames, frames, [0, 0, 1, 0, 7].as_slice()),
         (Codec::Lines, lines, b"{\"call\":{\"id\":1,"),
@@ -325,8 +317,7 @@ fn d10_rel81_silent_connections_are_closed_and_keep_nobody_out() {
     let mut silent = Client::open(&daemon.socket(), Codec::Lines);
     let mut half = Client::open(&daemon.socket(), Codec::Lines);
     half.send_raw(b"{\"hel");
-    let _crowd: Vec<_> =
-        (0..60).map(|_| UnixStream::connect(daemon.socket()).unwrap()).collect();
+    let _crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(daemon.socket()).unwrap()).collect();
     // There may be no place at once, but soon.
     until("a client is served beside the silent ones", || {
         let stream = UnixStream::connect(daemon.socket()).ok()?;
@@ -353,6 +344,9 @@ fn d8_a_peer_that_does_not_read_stalls_nobody() {
     let question = b"{\"call\":{\"id\":1,\"request\":{\"daemon_status\":{}}}}\n";
     // Until nobody takes any more of it, or it is closed.
     let asked = (0..ASKED_MAX).take_while(|_| deaf.write(question).is_ok()).count();
-    assert!(asked < ASKED_MAX as usize, "all of it was taken: nothing bounds what is queued for it");
+    assert!(
+        asked < ASKED_MAX as usize,
+        "all of it was taken: nothing bounds what is queued for it"
+    );
     assert_served(&daemon);
 }

@@ -26,7 +26,12 @@ fn pid(path: &Path) -> u32 {
 }
 
 /// A coordinator with one worker, `w`.
-fn begin(daemon: &Daemon, client: &mut Client, steps: &Value, with: impl Fn(&mut NewSession)) -> String {
+fn begin(
+    daemon: &Daemon,
+    client: &mut Client,
+    steps: &Value,
+    with: impl Fn(&mut NewSession),
+) -> String {
     let lead_steps = json!([call("I send one.", &json!([start("w", "do it")])), say("Sent.")]);
     let script = script(&json!([lead(&lead_steps), worker(steps)]));
     let mut new = daemon.rehearsal("coordinator", &script);
@@ -117,9 +122,8 @@ fn w6_task_stop_ends_a_worker_that_is_thinking() {
     let session = client.new_session(new).name;
     let (w, lead) = (format!("{session}/w"), format!("{session}/lead"));
     client.agent_until(&lead, "rests", |it| it.runs == 1);
-    let thinks = |it: &proto::view::AgentView| {
-        it.activity.as_ref().is_some_and(|it| it.doing == "thinking")
-    };
+    let thinks =
+        |it: &proto::view::AgentView| it.activity.as_ref().is_some_and(|it| it.doing == "thinking");
     client.agent_until(&w, "thinks", thinks);
     let begun = Instant::now();
     client.prompt(&session, "stop it");

@@ -278,6 +278,42 @@ fn killed_it_is_started_again_and_no_client_is_turned_away() {
     user.assert_client_works();
 }
 
+/// The process of a session's lead, if it has one.
+fn lead_pid(user: &User, session: &str) -> Option<u64> {
+    let answer = user.run(&format!("coordctl status {session} --json"));
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    answer["session_detail"]["agents"][0]["pid"].as_u64()
+}
+
+/// D-6, rel-24, rel-25, D3: agents outlive a restart and a kill -9 of the unit, and go on talking; a stop ends them in
+/// order, and the session can be resumed.
+#[test]
+fn d6_agents_outlive_the_unit_but_not_its_stop() {
+    let user = User::with_units_installed();
+    user.run("mkdir -p ~/project && cd ~/project && coordctl new --name keep --model rehearsal hello");
+    user.run("coordctl wait keep");
+    let lead = lead_pid(&user, "keep").expect("an idle lead has a process");
+    user.run("systemctl --user restart coordd");
+    user.run("coordctl send keep 'after a restart' --wait && coordctl wait keep");
+    assert_eq!(lead_pid(&user, "keep"), Some(lead), "the same process was adopted");
+    let before = user.pid();
+    // Not `systemctl kill`, which would take the agents too.
+    user.run(&format!("kill -KILL {before}"));
+    user.run("coordctl send keep 'after a kill' --wait && coordctl wait keep");
+    assert_ne!(user.pid(), before);
+    assert_eq!(lead_pid(&user, "keep"), Some(lead), "the same process was adopted");
+    user.run("systemctl --user stop coordd.service");
+    assert_eq!(user.attempt(&format!("test -d /proc/{lead}")).0, 1, "stopped in order");
+    assert_eq!(user.service("Result"), "success");
+    let listed = user.run("coordctl ls");
+    assert!(listed.contains("stopped"), "{listed}");
+    user.run("coordctl resume keep && coordctl send keep 'and on' --wait && coordctl wait keep");
+    let said = user.run("coordctl logs keep");
+    for words in ["hello", "after a restart", "after a kill", "and on"] {
+        assert_eq!(said.matches(words).count(), 1, "{said}");
+    }
+}
+
 /// rel-63: no pings, so the watchdog ends it; stopped is as stuck as a program can be.
 #[test]
 fn stuck_it_is_started_again() {

@@ -61,7 +61,13 @@ fn add(client: &mut Client, team: &str, subject: &str, blocked_by: &[u32]) -> u3
 }
 
 fn update(team: &str, task: u32, status: Option<TaskStatus>, owner: Option<&str>) -> Request {
-    Request::TaskUpdate { team: team.into(), task, status, owner: owner.map(str::to_owned) }
+    Request::TaskUpdate {
+        team: team.into(),
+        task,
+        status,
+        owner: owner.map(str::to_owned),
+        blocked_by: None,
+    }
 }
 
 fn get(client: &mut Client, team: &str, id: u32) -> TaskView {
@@ -148,6 +154,7 @@ fn t2_teams_survive_kill_9_and_lost_files_are_written_again() {
     let one = session(&daemon, &mut client);
     let before = create(&mut client, &one, "alpha");
     add(&mut client, "alpha", "first", &[]);
+    json_at(&daemon.at("h/.claude/tasks/alpha/1.json"));
     daemon.kill9();
     fs::remove_dir_all(daemon.at("h/.claude")).unwrap();
     daemon.restart();
@@ -269,6 +276,77 @@ fn t4_tasks_and_their_files() {
         blocked_by: vec![99],
     });
     assert_eq!(error.code, ErrorCode::NotFound);
+}
+
+/// T-2, T-4: what others write into the files of tasks counts where the rules allow it, and is said and undone where not.
+#[test]
+fn t2_t4_tasks_edited_from_outside_are_merged_or_refused() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    let one = session(&daemon, &mut client);
+    create(&mut client, &one, "alpha");
+    let first = add(&mut client, "alpha", "first", &[]);
+    add(&mut client, "alpha", "second", &[first]);
+    let at = |number: u32| daemon.at(&format!("h/.claude/tasks/alpha/{number}.json"));
+    until("both tasks are files", || at(2).exists().then_some(()));
+    client.subscribe("");
+    let edit = |number: u32, changes: &[(&str, Value)]| {
+        let mut file = json_at(&at(number));
+        for (field, value) in changes {
+            file[*field] = value.clone();
+        }
+        fs::write(at(number), serde_json::to_vec_pretty(&file).unwrap()).unwrap();
+    };
+    let warning = |client: &mut Client, wanted: &str| {
+        client.event("a warning", |event| match event {
+            Event::Warning { text } if text.contains(wanted) => Some(text.clone()),
+            _ => None,
+        })
+    };
+
+    // Against the rules: the second waits for the first.
+    edit(2, &[("status", json!("completed")), ("metadata", json!({ "k": 1 }))]);
+    warning(&mut client, "task 2 waits for 1");
+    let restored = until("the last good state is back", || {
+        let file = json_at(&at(2));
+        (file["status"] == "pending").then_some(file)
+    });
+    assert_eq!(restored["metadata"], json!({ "k": 1 }), "what coordd does not know is kept");
+
+    // Within them, by somebody who is no agent of ours.
+    edit(1, &[("status", json!("completed")), ("owner", json!("ada")), ("activeForm", json!("x"))]);
+    let changed = client.event("task_changed", |event| match event {
+        Event::TaskChanged { task } if task.status == TaskStatus::Completed => Some(task.clone()),
+        _ => None,
+    });
+    assert_eq!((changed.id, changed.owner.as_deref()), (1, Some("ada")));
+    client.ok(update("alpha", 2, Some(TaskStatus::InProgress), Some("lead")));
+    until("ours is written", || (json_at(&at(2))["owner"] == "lead").then_some(()));
+    let file = json_at(&at(1));
+    assert_eq!((&file["status"], &file["activeForm"]), (&json!("completed"), &json!("x")));
+
+    // One that others made.
+    let made = json!({ "id": "3", "subject": "theirs", "status": "pending", "blockedBy": ["1"] });
+    fs::write(at(3), made.to_string()).unwrap();
+    client.event("task_changed", |event| match event {
+        Event::TaskChanged { task } if task.id == 3 => Some(()),
+        _ => None,
+    });
+    assert_eq!(get(&mut client, "alpha", 3).subject, "theirs");
+    assert_eq!(add(&mut client, "alpha", "fourth", &[]), 4);
+    // Both are written as ours before the next edit: what is written into a file while it is being replaced is lost.
+    until("3 is ours and 4 is there", || {
+        (json_at(&at(3))["blocks"] == json!([]) && at(4).exists()).then_some(())
+    });
+
+    // No task, and gone.
+    fs::write(at(3), "{").unwrap();
+    let text = warning(&mut client, "task 3");
+    assert!(text.contains(".corrupt-"), "{text}");
+    assert_eq!(json_at(&at(3))["subject"], "theirs");
+    fs::remove_file(at(1)).unwrap();
+    warning(&mut client, "deleted");
+    assert_eq!(json_at(&at(1))["activeForm"], "x");
 }
 
 /// rel-47: many claim at once, each on a connection of its own; one gets it.

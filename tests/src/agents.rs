@@ -62,8 +62,9 @@ impl Agents {
 
     /// The lead of a new session, in its first run.
     pub fn lead(&mut self, daemon: &Daemon, mode: &str) -> FakeAgent {
-        let mut new = daemon.rehearsal(mode, &rehearsal::script(&json!([rehearsal::lead(&json!([]))])));
-        new.prompt = "go".to_owned();
+        let mut new =
+            daemon.rehearsal(mode, &rehearsal::script(&json!([rehearsal::lead(&json!([]))])));
+        "go".clone_into(&mut new.prompt);
         self.lead_of(daemon, new)
     }
 
@@ -199,7 +200,8 @@ impl FakeAgent {
     /// The connection is lost, and made again.
     pub fn reconnect(&mut self, daemon: &Daemon) {
         let credentials = credentials(&self.boot, self.pid);
-        self.client = Client::connect_as(&daemon.socket(), Codec::Frames, credentials).expect("a welcome");
+        self.client =
+            Client::connect_as(&daemon.socket(), Codec::Frames, credentials).expect("a welcome");
     }
 
     /// Its process ends by itself.

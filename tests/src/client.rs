@@ -6,15 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use proto::entry::Entry;
 use proto::error::ErrorBody;
 use proto::event::{Event, Numbered};
 use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
 use proto::hello::{Credentials, Hello, PROTOCOL, REVISION, Welcome};
 use proto::line::{self, LineDecoder};
-use proto::request::{NewSession, Request};
+use proto::request::Request;
 use proto::response::Response;
-use proto::view::{AgentView, SessionView};
 use proto::{Call, FromDaemon, Outcome, ToDaemon};
 
 use crate::wait::CONDITION_LIMIT;
@@ -67,14 +65,23 @@ impl Client {
     pub fn greet(socket: &Path, codec: Codec, hello: Hello) -> Result<Self, ErrorBody> {
         let mut client = Self::open(socket, codec);
         client.send(&ToDaemon::Hello(hello));
+        client.greeted()
+    }
+
+    /// Waits for the welcome, which is the first that comes.
+    pub fn greeted(mut self) -> Result<Self, ErrorBody> {
         let deadline = Instant::now() + CONDITION_LIMIT;
-        while client.welcome.is_none() {
-            if let Some(body) = client.closing.take() {
+        while self.welcome.is_none() {
+            if let Some(body) = self.closing.take() {
                 return Err(body);
             }
-            assert!(client.receive(deadline), "closed before a welcome");
+            assert!(self.receive(deadline), "closed before a welcome");
+            assert!(
+                self.replies.is_empty() && self.events.is_empty(),
+                "something came before the welcome"
+            );
         }
-        Ok(client)
+        Ok(self)
     }
 
     /// Connects and says nothing yet, except for the preamble of the binary codec.
@@ -156,9 +163,8 @@ impl Client {
 
     /// The answer to a call that was started.
     pub fn reply(&mut self, id: u64) -> Outcome {
-        self.reply_within(id, CONDITION_LIMIT).unwrap_or_else(|| {
-            panic!("no reply to call {id}; closing: {:?}", self.closing)
-        })
+        self.reply_within(id, CONDITION_LIMIT)
+            .unwrap_or_else(|| panic!("no reply to call {id}; closing: {:?}", self.closing))
     }
 
     /// Asks and waits.
@@ -302,86 +308,6 @@ impl Client {
             FromDaemon::Event(event) => self.events.push_back(*event),
             FromDaemon::Order(order) => self.orders.push_back(order),
             FromDaemon::Closing(body) => self.closing = Some(body),
-        }
-    }
-}
-
-/// What tests ask for again and again.
-impl Client {
-    pub fn new_session(&mut self, new: NewSession) -> SessionView {
-        match self.ok(Request::SessionNew { session: Box::new(new) }) {
-            Response::Session { session } => session,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    pub fn sessions(&mut self) -> Vec<SessionView> {
-        match self.ok(Request::SessionList {}) {
-            Response::Sessions { sessions } => sessions,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    pub fn show(&mut self, session: &str) -> (SessionView, Vec<AgentView>) {
-        match self.ok(Request::SessionShow { session: session.into() }) {
-            Response::SessionDetail { session, agents } => (session, agents),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    pub fn agent(&mut self, agent: &str) -> AgentView {
-        match self.ok(Request::AgentShow { agent: agent.into() }) {
-            Response::Agent { agent } => agent,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Waits until there is such an agent and it is as wanted.
-    pub fn agent_until(
-        &mut self,
-        agent: &str,
-        what: &str,
-        wanted: impl Fn(&AgentView) -> bool,
-    ) -> AgentView {
-        let deadline = Instant::now() + CONDITION_LIMIT;
-        loop {
-            let answer = self.call(Request::AgentShow { agent: agent.into() });
-            if let Outcome::Ok(response) = &answer
-                && let Response::Agent { agent } = response.as_ref()
-                && wanted(agent)
-            {
-                return agent.clone();
-            }
-            assert!(Instant::now() < deadline, "not in time: {agent} {what}; {answer:#?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    pub fn prompt(&mut self, session: &str, text: &str) {
-        let response = self.ok(Request::Prompt {
-            session: session.into(),
-            agent: None,
-            text: text.into(),
-        });
-        assert!(matches!(response, Response::Sent { .. }), "{response:?}");
-    }
-
-    /// A transcript, whole.
-    pub fn transcript(&mut self, agent: &str) -> Vec<Entry> {
-        let mut all = Vec::new();
-        loop {
-            let from = all.len() as u64 + 1;
-            let request = Request::Transcript { agent: agent.into(), from, limit: 200 };
-            match self.ok(request) {
-                Response::Transcript { entries, last } => {
-                    if entries.is_empty() || entries.last().is_some_and(|it| it.seq >= last) {
-                        all.extend(entries);
-                        return all;
-                    }
-                    all.extend(entries);
-                }
-                other => panic!("{other:?}"),
-            }
         }
     }
 }

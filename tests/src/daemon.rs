@@ -5,13 +5,13 @@ use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use proto::agent::{Model, Permissions, Provider};
 use proto::request::NewSession;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::client::{Client, Codec};
 use crate::processes::Process;
+use crate::rehearsal;
 use crate::sandbox::{Sandbox, program};
 use crate::wait;
 
@@ -20,6 +20,8 @@ use crate::wait;
 pub struct Daemon {
     sandbox: Sandbox,
     process: Option<Child>,
+    /// What it is started through, such as a program that sets limits.
+    through: Vec<String>,
 }
 
 impl Deref for Daemon {
@@ -44,15 +46,27 @@ impl Daemon {
 
     /// Starts one in this sandbox.
     pub fn start_in(sandbox: Sandbox) -> Self {
-        let mut daemon = Self { sandbox, process: None };
+        Self::start_through(sandbox, &[])
+    }
+
+    /// Starts one through a program that sets something up and becomes the command that follows.
+    pub fn start_through(sandbox: Sandbox, through: &[&str]) -> Self {
+        let through = through.iter().map(|it| (*it).to_owned()).collect();
+        let mut daemon = Self { sandbox, process: None, through };
         daemon.restart();
         daemon
     }
 
     /// The command that starts it, in the foreground.
     pub fn foreground(sandbox: &Sandbox) -> Command {
+        Self::foreground_through(sandbox, &[])
+    }
+
+    fn foreground_through(sandbox: &Sandbox, through: &[String]) -> Command {
+        let all = [through, &["setpriv".to_owned()]].concat();
+        let mut command = sandbox.command(&all[0]);
+        command.args(&all[1..]);
         // Should this test be killed, the daemon goes too.
-        let mut command = sandbox.command("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(program("coordd")).arg("--foreground");
         let log = OpenOptions::new().create(true).append(true).open(sandbox.log()).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null());
@@ -62,7 +76,8 @@ impl Daemon {
     /// Starts it again, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "it runs");
-        let child = Self::foreground(&self.sandbox).spawn().expect("coordd starts");
+        let child =
+            Self::foreground_through(&self.sandbox, &self.through).spawn().expect("coordd starts");
         self.process = Some(child);
         self.wait_until_it_answers();
     }
@@ -119,35 +134,8 @@ impl Daemon {
 
     /// A session to be made in the workspace, in this mode, with a script for its agents.
     pub fn rehearsal(&self, mode: &str, script: &Value) -> NewSession {
-        let file = self.sandbox.root().join(format!("script-{}.json", fresh_number()));
-        std::fs::write(&file, serde_json::to_vec_pretty(script).unwrap()).unwrap();
-        NewSession {
-            name: String::new(),
-            cwd: self.sandbox.work().to_str().unwrap().to_owned(),
-            mode: Some(mode.to_owned()),
-            mode_variable: None,
-            simple_variable: None,
-            env: self.sandbox.vars().clone(),
-            model: Model {
-                provider: Provider::Rehearsal,
-                name: String::new(),
-                base_url: None,
-                rehearsal_file: Some(file.to_str().unwrap().to_owned()),
-            },
-            permissions: Permissions::default(),
-            scratchpad: true,
-            max_turns: 0,
-            run_s: 0,
-            workers: 0,
-            prompt: String::new(),
-        }
+        rehearsal::session(&self.sandbox, mode, script)
     }
-}
-
-fn fresh_number() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Drop for Daemon {

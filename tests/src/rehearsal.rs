@@ -1,6 +1,42 @@
 //! Scripts for the rehearsal model. Its file format is described in `coordd/worker/src/model/rehearsal.rs`.
 
+use proto::agent::{Model, Permissions, Provider};
+use proto::request::NewSession;
 use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+/// A session to be made in a sandbox's workspace, in this mode, with a script for its agents.
+pub fn session(sandbox: &Sandbox, mode: &str, script: &Value) -> NewSession {
+    let file = sandbox.root().join(format!("script-{}.json", fresh_number()));
+    std::fs::write(&file, serde_json::to_vec_pretty(script).unwrap()).unwrap();
+    NewSession {
+        name: String::new(),
+        cwd: sandbox.work().to_str().unwrap().to_owned(),
+        mode: Some(mode.to_owned()),
+        mode_variable: None,
+        simple_variable: None,
+        env: sandbox.vars().clone(),
+        model: Model {
+            provider: Provider::Rehearsal,
+            name: String::new(),
+            base_url: None,
+            rehearsal_file: Some(file.to_str().unwrap().to_owned()),
+        },
+        permissions: Permissions::default(),
+        scratchpad: true,
+        max_turns: 0,
+        run_s: 0,
+        workers: 0,
+        prompt: String::new(),
+    }
+}
+
+fn fresh_number() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
 
 /// A script without pauses.
 pub fn script(agents: &Value) -> Value {

@@ -291,7 +291,10 @@ impl Ran {
             if Instant::now() > deadline {
                 let _gone = child.kill();
                 let _reaped = child.wait();
-                panic!("{what} has not ended within {PROGRAM_LIMIT:?}; so far:\n{}", stdout.join().unwrap());
+                panic!(
+                    "{what} has not ended within {PROGRAM_LIMIT:?}; so far:\n{}",
+                    stdout.join().unwrap()
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         };

@@ -6,6 +6,7 @@ use crate::live::{self, Live, Next, Options, Sink};
 use crate::terminal::line;
 use crate::{format, output};
 use proto::request::Request;
+use proto::view::SessionState;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 #[command(
     after_help = "Lines go to the lead. /detach or Ctrl-D leaves and stops nothing; Ctrl-C interrupts the lead;\n\
                         /help lists the rest. With input that is no terminal it ends when all is idle.\n\n\
-                        Exit codes: 0 detached or all idle, 1 the session ended or was removed, 3 unknown, 4 no coordd.\n\n\
+                        Exit codes: 0 detached or all idle, 1 the session ended or was removed,\n\
+                        3 unknown, or a line was refused that came from no terminal; 4 no coordd.\n\n\
                         Example: coordctl attach dates"
 )]
 pub(crate) struct Args {
@@ -51,8 +53,16 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let live = Live::attach(context, options)?;
     let is_terminal = std::io::stdin().is_terminal();
     let agent = is_one.then_some(target.id);
-    Attached { live, agent, is_terminal, input_ended: false, caught_up: false, interrupted: None }
-        .run(context)
+    Attached {
+        live,
+        agent,
+        is_terminal,
+        input_ended: false,
+        caught_up: false,
+        outcome: Exit::Done,
+        interrupted: None,
+    }
+    .run(context)
 }
 
 struct Attached {
@@ -62,6 +72,8 @@ struct Attached {
     is_terminal: bool,
     input_ended: bool,
     caught_up: bool,
+    /// What a script is told at the end: denied, when a line was not taken.
+    outcome: Exit,
     interrupted: Option<Instant>,
 }
 
@@ -69,6 +81,9 @@ impl Attached {
     fn run(mut self, context: &mut Context) -> anyhow::Result<Exit> {
         let heading = self.live.view.heading(&self.live.session);
         self.live.print(&heading)?;
+        if self.live.session.state == SessionState::Stopped {
+            output::note(&stopped(&line(&self.live.session.name)));
+        }
         loop {
             match self.live.next(context, LOOK_EVERY)? {
                 Next::Event(event) => {
@@ -83,12 +98,12 @@ impl Attached {
                         }
                     }
                     if self.is_over(context, false)? {
-                        return Ok(Exit::Done);
+                        return Ok(self.exit());
                     }
                 }
                 Next::Quiet => {
                     if self.is_over(context, true)? {
-                        return Ok(Exit::Done);
+                        return Ok(self.exit());
                     }
                 }
                 Next::Line(text) => {
@@ -118,6 +133,10 @@ impl Attached {
 
     fn detach(&self) -> Exit {
         let name = line(&self.live.session.name);
+        if self.live.session.state == SessionState::Stopped {
+            output::note(&format!("detached; {}", stopped(&name)));
+            return self.exit();
+        }
         let workers = self.live.view.roster.busy_workers();
         let going = if workers.is_empty() {
             String::new()
@@ -127,7 +146,11 @@ impl Attached {
         output::note(&format!(
             "detached; {name} goes on{going}. `coordctl attach {name}` comes back, `coordctl stop {name}` stops it"
         ));
-        Exit::Done
+        self.exit()
+    }
+
+    fn exit(&self) -> Exit {
+        exit(self.outcome, self.is_terminal)
     }
 
     /// Ctrl-C: interrupts the lead's run; twice detaches.
@@ -185,10 +208,14 @@ impl Attached {
         match context.call_or_denied(request)? {
             Ok(response) => {
                 if let Err(refused) = super::send::check(&response) {
+                    self.outcome = Exit::Denied;
                     output::note(&refused.message);
                 }
             }
-            Err(body) => output::note(&denied(&body)),
+            Err(body) => {
+                self.outcome = Exit::Denied;
+                output::note(&denied(&body));
+            }
         }
         Ok(())
     }
@@ -205,6 +232,15 @@ impl Attached {
         }
         Ok(())
     }
+}
+
+fn stopped(name: &str) -> String {
+    format!("{name} is stopped; `coordctl resume {name}` lets it go on")
+}
+
+/// At a terminal a refusal has been read. A script has only the exit code.
+fn exit(outcome: Exit, is_terminal: bool) -> Exit {
+    if is_terminal { Exit::Done } else { outcome }
 }
 
 fn denied(body: &proto::error::ErrorBody) -> String {
@@ -251,6 +287,14 @@ pub(crate) fn permit(context: &mut Context, id: &str, answer: Answer) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// L-2: words that did not arrive are not passed over with exit code 0.
+    #[test]
+    fn l2_a_script_learns_that_its_line_was_refused() {
+        assert_eq!(exit(Exit::Denied, false), Exit::Denied);
+        assert_eq!(exit(Exit::Denied, true), Exit::Done);
+        assert_eq!(exit(Exit::Done, false), Exit::Done);
+    }
 
     #[test]
     fn w3_answers() {

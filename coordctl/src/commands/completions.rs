@@ -1,9 +1,8 @@
 //! `coordctl completions`: a completion script for a shell.
 
-use crate::args::Cli;
 use crate::error::Exit;
 use crate::output;
-use clap::CommandFactory as _;
+use serde::Serialize;
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
@@ -15,9 +14,36 @@ pub(crate) struct Args {
     shell: clap_complete::Shell,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut bytes = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "coordctl", &mut bytes);
-    output::print(&String::from_utf8_lossy(&bytes))?;
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Answer {
+    script: String,
+}
+
+pub(crate) fn run(args: &Args, json: bool) -> anyhow::Result<Exit> {
+    let answer = answer(args);
+    if json {
+        output::json(&answer)?;
+    } else {
+        output::print(&answer.script)?;
+    }
     Ok(Exit::Done)
+}
+
+fn answer(args: &Args) -> Answer {
+    let mut bytes = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::args::command(), "coordctl", &mut bytes);
+    Answer { script: String::from_utf8_lossy(&bytes).into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l1_as_json_it_is_a_document_with_the_script() {
+        let answer = answer(&Args { shell: clap_complete::Shell::Bash });
+        let json = serde_json::to_value(answer).unwrap();
+        assert!(json["script"].as_str().unwrap().contains("complete -F _coordctl"));
+    }
 }

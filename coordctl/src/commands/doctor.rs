@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 const FREE_LOW: u64 = 256 << 20;
 /// Less than this is a failure, 16 MiB: the store could not even say so.
 const FREE_NONE: u64 = 16 << 20;
+/// Files of the state that are looked at, and how deep: `sessions/<id>/agents/<id>/<file>`.
+const SET_ASIDE_LOOKED_AT_MAX: u32 = 100_000;
+const SET_ASIDE_DEPTH_MAX: u32 = 4;
 /// The file system type of memory.
 const TMPFS: i64 = 0x0102_1994;
 
@@ -56,10 +59,12 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     let own = rustix::process::geteuid().as_raw();
     let socket = context.paths.socket.clone();
     checks.push(ok("socket", format!("{} ({} bytes)", socket.display(), socket.as_os_str().len())));
+    checks.extend(passed_over(&context.vars, own));
     if let Some(folder) = socket.parent() {
         checks.push(private_folder("runtime folder", folder, own));
     }
     checks.extend(state_folder(&context.paths.state_dir, own));
+    checks.extend(set_aside(&context.paths.state_dir));
     checks.extend(scratch_root(context, own));
     checks.extend(programs(context));
     checks.push(configured_model(context));
@@ -106,8 +111,18 @@ fn daemon(context: &mut Context) -> Vec<Check> {
             format!("coordd is {theirs} and coordctl {own}: install both of one version, then `coordctl daemon restart`"),
         )
     });
-    checks.extend(daemon.degraded.into_iter().map(|it| warn("coordd", it)));
+    checks.extend(daemon.degraded.into_iter().map(|it| fail("coordd", it)));
     checks
+}
+
+/// coordd and coordctl look elsewhere then, and so must everything else that wants to find the socket.
+fn passed_over(vars: &paths::Vars, own: u32) -> Option<Check> {
+    let named = paths::unusable_runtime_folder(vars, own)?;
+    let text = format!(
+        "XDG_RUNTIME_DIR is {named}, which is no folder of yours with mode 0700, so it is not used: log in anew, or \
+         unset it"
+    );
+    Some(warn("runtime folder", text))
 }
 
 /// A folder that must be ours and closed to others; one that is not there yet is made by coordd.
@@ -141,6 +156,38 @@ fn state_folder(path: &Path, own: u32) -> Vec<Check> {
         checks.push(free_space(it.f_bavail.saturating_mul(it.f_frsize)));
     }
     checks
+}
+
+/// What coordd and its agents could not read and kept under another name. It fails until somebody has looked.
+fn set_aside(state: &Path) -> Vec<Check> {
+    let mut found = Vec::new();
+    let mut folders = vec![(state.to_path_buf(), 0)];
+    let mut left = SET_ASIDE_LOOKED_AT_MAX;
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            left -= 1;
+            if left == 0 {
+                return found;
+            }
+            let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
+            if is_folder && depth < SET_ASIDE_DEPTH_MAX {
+                folders.push((entry.path(), depth + 1));
+            }
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_log = name.ends_with("-wal") || name.ends_with("-shm");
+            if !is_folder && name.contains(".corrupt-") && !is_log {
+                found.push(fail(
+                    "set aside",
+                    format!(
+                        "{} was damaged: look at it, then move it away",
+                        entry.path().display()
+                    ),
+                ));
+            }
+        }
+    }
+    found
 }
 
 fn free_space(bytes: u64) -> Check {
@@ -197,7 +244,13 @@ fn configured_model(context: &Context) -> Check {
         Err(error) => return fail("configuration", error.to_string()),
     };
     match model::resolve(None, &config, &context.vars, Path::new("/")) {
-        Ok(model) => ok("model", crate::words::model(&model)),
+        Ok(model) => {
+            let env = crate::env::for_agents(&context.vars, &config.env_allow);
+            match model::check_key(&model, &env) {
+                Ok(()) => ok("model", crate::words::model(&model)),
+                Err(error) => warn("model", format!("{error}: {}", error.hint)),
+            }
+        }
         Err(error) => warn(
             "model",
             format!(
@@ -230,6 +283,16 @@ fn systemd(context: &Context) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runtime_folder_that_is_not_there_is_said() {
+        let vars =
+            |path: &str| paths::Vars::from([("XDG_RUNTIME_DIR".to_owned(), path.to_owned())]);
+        let check = passed_over(&vars("/nonexistent/run"), 7).unwrap();
+        assert_eq!(check.level, Level::Warn);
+        assert!(check.text.contains("/nonexistent/run"), "{}", check.text);
+        assert_eq!(passed_over(&paths::Vars::new(), 7), None);
+    }
 
     #[test]
     fn a_folder_that_others_can_enter_fails_with_the_cure() {

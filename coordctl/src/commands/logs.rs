@@ -4,13 +4,14 @@ use crate::context::Context;
 use crate::error::Exit;
 use crate::live::transcript::{self, Detail};
 use crate::live::{self, Live, Next, Options, Sink};
-use crate::terminal::line;
-use crate::{expect, output};
-use proto::entry::Entry;
+use crate::terminal::{Paint, line};
+use crate::{expect, output, words};
+use proto::entry::{Entry, Origin, What};
 use proto::event::Event;
 use proto::request::Request;
 use proto::response::Response;
 use proto::view::AgentView;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long to wait for the next entry at a time.
@@ -36,22 +37,67 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
         return follow(context, &agent, args.last);
     }
     let (entries, last) = read(context, &agent.id, args.last)?;
+    let names = names(context, &agent.session, &entries)?;
     let response = Response::Transcript { entries, last };
     output::respond(context, &response, || {
         expect!(&response, Transcript { entries, .. });
         if entries.is_empty() {
             output::note(&format!("{} has not said or done anything yet", line(&agent.name)));
         }
-        for entry in entries {
-            output::print(&text(context, &agent, entry))?;
+        let name_of = |id: &str| names.get(id).cloned().unwrap_or_else(|| line(id));
+        for (at, entry) in entries.iter().enumerate() {
+            let full = Detail::Full;
+            if let Some(of) = answered(entries, at) {
+                let of = context.style.paint(Paint::Faint, &format!("  answer to {of}:"));
+                output::print(&format!("{of}\n"))?;
+            }
+            output::print(&transcript::entry(entry, &agent.name, full, context.style, &name_of))?;
         }
         Ok(())
     })?;
     Ok(Exit::Done)
 }
 
-fn text(context: &Context, agent: &AgentView, entry: &Entry) -> String {
-    transcript::entry(entry, &agent.name, Detail::Full, context.style, &|id| line(id))
+/// The call that a result answers, where it does not stand right before it: as after several calls at once.
+fn answered(entries: &[Entry], at: usize) -> Option<String> {
+    let call_of = |entry: &Entry| match &entry.what {
+        What::ToolCall { call, tool, input } => {
+            Some((call.clone(), words::tool_call(tool, &input.0)))
+        }
+        What::Input { .. }
+        | What::Text { .. }
+        | What::ToolResult { .. }
+        | What::Turn { .. }
+        | What::RunEnded { .. } => None,
+    };
+    let What::ToolResult { call: answered, .. } = &entries.get(at)?.what else { return None };
+    let mut before =
+        entries.get(..at)?.iter().rev().filter(|it| !matches!(it.what, What::Turn { .. }));
+    let is_it = |(call, _): &(String, String)| call == answered;
+    if before.next().and_then(call_of).is_some_and(|it| is_it(&it)) {
+        return None;
+    }
+    before.filter_map(call_of).find(is_it).map(|(_, of)| of)
+}
+
+/// The names of those that entries speak of, by their ids.
+fn names(
+    context: &mut Context,
+    session: &str,
+    entries: &[Entry],
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let is_about_others = |it: &Entry| match &it.what {
+        What::Input { origin, .. } => matches!(origin, Origin::Notification { .. }),
+        What::ToolCall { tool, .. } => tool == "SendMessage" || tool == "TaskStop",
+        What::Text { .. } | What::ToolResult { .. } | What::Turn { .. } | What::RunEnded { .. } => {
+            false
+        }
+    };
+    if context.json || !entries.iter().any(is_about_others) {
+        return Ok(BTreeMap::new());
+    }
+    let (_, agents) = live::show(context, session)?;
+    Ok(agents.into_iter().map(|it| (it.id, line(&it.name))).collect())
 }
 
 /// All entries, page by page, or the last ones.
@@ -106,5 +152,41 @@ fn follow(context: &mut Context, agent: &AgentView, last: Option<u32>) -> anyhow
             Next::Interrupt | Next::Gone => return Ok(Exit::Done),
             Next::Line(_) | Next::InputEnded | Next::Quiet => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::json::Json;
+    use serde_json::json;
+
+    #[test]
+    fn after_several_calls_each_result_says_what_it_answers() {
+        let call = |id: &str, what: &str| What::ToolCall {
+            call: id.into(),
+            tool: "Agent".into(),
+            input: Json(json!({ "description": what })),
+        };
+        let result = |id: &str| What::ToolResult {
+            call: id.into(),
+            text: "Agent started.".into(),
+            is_error: false,
+        };
+        let entries: Vec<Entry> = [
+            call("c1", "one"),
+            call("c2", "two"),
+            result("c1"),
+            result("c2"),
+            call("c3", "x"),
+            result("c3"),
+        ]
+        .into_iter()
+        .zip(1..)
+        .map(|(what, seq)| Entry { seq, at_ms: 0, run: 1, what })
+        .collect();
+        let said: Vec<_> = (0..entries.len()).map(|at| answered(&entries, at)).collect();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(said, [None, None, some("Agent one"), some("Agent two"), None, None]);
     }
 }

@@ -29,7 +29,7 @@ use crate::error::Exit;
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
     if let Verb::Completions(args) = &cli.verb {
-        return completions::run(args);
+        return completions::run(args, cli.json);
     }
     let mut context = Context::new(cli.json)?;
     let context = &mut context;
@@ -54,6 +54,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Scratchpad(args) => scratchpad::run(context, args),
         Verb::Daemon(args) => daemon::run(context, &args),
         Verb::Doctor(_) => doctor::run(context),
-        Verb::Completions(args) => completions::run(&args),
+        Verb::Completions(args) => completions::run(&args, context.json),
     }
 }

@@ -3,11 +3,16 @@
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
+use crate::paths::Vars;
 use crate::terminal::line;
-use crate::{env, expect, model, output, words};
-use proto::agent::Model;
+use crate::{env, expect, model, output, words, worker};
+use proto::agent::{Model, Permissions};
 use proto::request::{NewSession, Request};
+use std::ffi::OsStr;
 use std::path::PathBuf;
+
+/// Rules that are looked at here: as many as an agent takes.
+const RULES_MAX: usize = 1_000;
 
 /// Make a session with its lead.
 #[derive(Debug, clap::Args)]
@@ -114,13 +119,16 @@ pub(crate) fn prepare(
         Failure::usage(format!("the folder {} has a name that is not UTF-8", path.display()))
             .hint("work in a folder whose path is UTF-8")
     })?;
+    check_rules(&context.vars, &permissions)?;
+    let env = env::for_agents(&context.vars, &config.env_allow);
+    model::check_key(&model, &env)?;
     Ok(NewSession {
         name: args.name.clone().unwrap_or_default(),
         cwd,
         mode: args.mode.clone(),
         mode_variable: context.vars.get("CLAUDE_CODE_COORDINATOR_MODE").cloned(),
         simple_variable: context.vars.get("CLAUDE_CODE_SIMPLE").cloned(),
-        env: env::for_agents(&context.vars, &config.env_allow),
+        env,
         model,
         permissions,
         scratchpad: !args.no_scratchpad && config.scratchpad.unwrap_or(true),
@@ -131,11 +139,35 @@ pub(crate) fn prepare(
     })
 }
 
+/// Rules that the agents could not read would make every run fail.
+fn check_rules(vars: &Vars, permissions: &Permissions) -> Result<(), Failure> {
+    let Permissions { allow, ask, deny, .. } = permissions;
+    for rules in [allow, ask, deny] {
+        // More than that is refused by coordd.
+        let rules: Vec<&OsStr> = rules.iter().take(RULES_MAX).map(OsStr::new).collect();
+        if rules.is_empty() {
+            continue;
+        }
+        worker::check(vars, "--check-rules", &rules).map_err(|why| {
+            Failure::usage(format!("a permission rule cannot be used: {why}")).hint(
+                "write Tool or Tool(pattern), as in \"Bash(cargo test *)\" or \"Edit(src/**)\", in \
+                 --allow, --ask, --deny or in the configuration",
+            )
+        })?;
+    }
+    Ok(())
+}
+
 /// G-3: a build without the feature says so.
 fn check_mode(mode: Option<&str>) -> Result<(), Failure> {
     if cfg!(not(feature = "coordinator")) && mode == Some("coordinator") {
         return Err(Failure::usage("this coordctl was built without the feature `coordinator`")
             .hint("build it with default features, or give --mode normal"));
+    }
+    // Said before anything is asked for that it would need.
+    if mode == Some("fork") {
+        return Err(Failure::new(Exit::Denied, "fork mode is not there yet in this version")
+            .hint("give --mode coordinator or --mode normal"));
     }
     Ok(())
 }
@@ -160,17 +192,50 @@ pub(crate) fn text_or_stdin(text: &str) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// W-3: a rule in no form is refused before there is a session whose runs must fail.
+    #[test]
+    fn rules_that_cannot_be_read_are_refused_before_anything_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let script =
+            "for it; do [ \"$it\" != 'Bash(x' ] || { echo \"the rule $it\" >&2; exit 1; }; done";
+        let vars = Vars::from([worker::tests::stand_in(folder.path(), script)]);
+        let rules = |rule: &str| vec!["Bash(y)".to_owned(), rule.to_owned()];
+        let with = |allow: &str, ask: &str, deny: &str| {
+            let (allow, ask, deny) = (rules(allow), rules(ask), rules(deny));
+            check_rules(&vars, &Permissions { mode: String::new(), allow, ask, deny })
+        };
+        assert_eq!(with("Read", "Read", "Read"), Ok(()));
+        for bad in [
+            with("Bash(x", "Read", "Read"),
+            with("Read", "Bash(x", "Read"),
+            with("Read", "Read", "Bash(x"),
+        ] {
+            let error = bad.unwrap_err();
+            assert_eq!(error.exit, Exit::Usage);
+            assert!(error.message.ends_with("the rule Bash(x") && error.hint.contains("--allow"));
+        }
+    }
+
+    #[test]
+    fn g4_fork_is_refused_before_a_model_is_asked_for() {
+        let error = check_mode(Some("fork")).unwrap_err();
+        assert_eq!(error.exit, Exit::Denied);
+        assert!(error.message.contains("not there yet"), "{error}");
+    }
+
     #[test]
     #[cfg(feature = "coordinator")]
     fn g3_coordinator_mode_may_be_asked_for() {
-        assert_eq!(super::check_mode(Some("coordinator")), Ok(()));
+        assert_eq!(check_mode(Some("coordinator")), Ok(()));
     }
 
     #[test]
     #[cfg(not(feature = "coordinator"))]
     fn g3_a_build_without_the_feature_names_it() {
-        let error = super::check_mode(Some("coordinator")).unwrap_err();
+        let error = check_mode(Some("coordinator")).unwrap_err();
         assert!(error.message.contains("feature `coordinator`"));
-        assert_eq!(super::check_mode(Some("normal")), Ok(()));
+        assert_eq!(check_mode(Some("normal")), Ok(()));
     }
 }

@@ -31,7 +31,10 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
     let mode_variable = context.vars.get("CLAUDE_CODE_COORDINATOR_MODE").cloned();
     let response =
         context.call(Request::SessionResume { session: args.session, env, mode_variable })?;
-    expect!(&response, Resumed { session, note, waiting_messages, interrupted });
+    expect!(
+        &response,
+        Resumed { session, note, waiting_messages, restored, restartable, lost, .. }
+    );
     if let Some(text) = prompt {
         let sent =
             context.call(Request::Prompt { session: session.id.clone(), agent: None, text })?;
@@ -46,12 +49,22 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
             let count = format::count(u64::from(*waiting_messages), "waiting message");
             output::note(&format!("{count} will be delivered now"));
         }
-        if !interrupted.is_empty() {
-            let names: Vec<String> = interrupted.iter().map(|it| line(it)).collect();
+        let names = |them: &[String]| them.iter().map(|it| line(it)).collect::<Vec<_>>().join(", ");
+        if !restored.is_empty() {
+            output::note(&format!("restored: {}", names(restored)));
+        }
+        if session.questions > 0 {
+            let count = format::count(u64::from(session.questions), "open question");
+            output::note(&format!("{count} for you; `coordctl permit` lists them"));
+        }
+        if !restartable.is_empty() {
             output::note(&format!(
                 "stopped in the middle of a run: {}; a message makes one go on",
-                names.join(", ")
+                names(restartable)
             ));
+        }
+        if !lost.is_empty() {
+            output::note(&format!("lost: {}", names(lost)));
         }
         Ok(())
     })?;

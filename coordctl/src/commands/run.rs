@@ -185,7 +185,8 @@ fn interrupted(context: &mut Context, live: &mut Live) -> Result<Ending, Failure
                 context.call(Request::SessionStop { session: live.session.id.clone() })?;
                 let name = line(&live.session.name);
                 output::note(&format!(
-                    "stopped; `coordctl resume {name}` goes on, `coordctl rm {name}` removes it"
+                    "stopped; `coordctl resume {name} TEXT` brings it back and goes on with your words, \
+                     `coordctl rm {name}` removes it"
                 ));
                 return Ok(Ending::Stopped);
             }
@@ -219,14 +220,25 @@ fn finish(
     live.print(&format!("\n{text} ({})\n", summary(session, &agents, begun.elapsed())))?;
     if problem.is_some() && !removes {
         let name = line(&session.name);
-        output::note(&format!(
-            "`coordctl logs {name}` shows all of it; `coordctl send {name} TEXT` goes on"
-        ));
+        output::note(&what_next(&name, problem.as_deref().unwrap_or_default()));
     }
     if context.json {
         output::json(&Response::SessionDetail { session: session.clone(), agents })?;
     }
     Ok(if problem.is_none() { Exit::Done } else { Exit::Failed })
+}
+
+/// How a job that did not complete can go on.
+fn what_next(name: &str, problem: &str) -> String {
+    let logs = format!("`coordctl logs {name}` shows all of it");
+    // The agents keep the environment that they were started with.
+    if ["key was refused", "no key for the model"].iter().any(|it| problem.contains(it)) {
+        return format!(
+            "{logs}. With the right key set here: `coordctl stop {name}`, then `coordctl resume {name}`, then \
+             `coordctl send {name} TEXT` goes on"
+        );
+    }
+    format!("{logs}; `coordctl send {name} TEXT` goes on")
 }
 
 /// Why the job as a whole did not complete (L-3), if it did not.
@@ -254,4 +266,20 @@ fn summary(session: &SessionView, agents: &[AgentView], elapsed: Duration) -> St
         format::tokens(session.usage.total_tokens()),
         format::duration(ms)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_wrong_key_the_hint_says_how_the_agents_get_another() {
+        let refused = "the lead's last run failed (fatal): the key was refused by http://x (HTTP 401): check K";
+        let hint = what_next("p", refused);
+        let at = |text: &str| hint.find(text).unwrap();
+        assert!(at("coordctl stop p") < at("coordctl resume p"), "{hint}");
+        assert!(at("coordctl resume p") < at("coordctl send p TEXT"), "{hint}");
+        assert!(what_next("p", "no key for the model is set").contains("resume"));
+        assert!(!what_next("p", "the lead's last run failed").contains("resume"));
+    }
 }

@@ -6,6 +6,7 @@ use crate::table::Table;
 use crate::{expect, format, live, output};
 use proto::request::Request;
 use proto::response::FileRow;
+use serde::Serialize;
 
 /// List or show the files of a session's scratchpad.
 #[derive(Debug, clap::Args)]
@@ -87,15 +88,27 @@ fn show(context: &mut Context, session: String, path: String) -> anyhow::Result<
 
 fn path(context: &mut Context, session: &str) -> anyhow::Result<Exit> {
     let response = context.call(Request::SessionShow { session: session.to_owned() })?;
-    if context.json {
-        output::json(&response)?;
-        return Ok(Exit::Done);
-    }
     let (session, _) = live::detail(response)?;
     let Some(path) = &session.scratchpad else {
         let failure = Failure::failed(format!("session {} has no scratchpad", session.name));
         return Err(failure.hint("it was made with scratchpad = false or --no-scratchpad").into());
     };
-    output::say(path)?;
+    output::respond(context, &Place { path }, || Ok(output::say(path)?))?;
     Ok(Exit::Done)
+}
+
+/// What `path --json` prints.
+#[derive(Debug, Serialize)]
+struct Place<'a> {
+    path: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l1_as_json_the_path_is_all_there_is() {
+        assert_eq!(serde_json::to_string(&Place { path: "/s" }).unwrap(), r#"{"path":"/s"}"#);
+    }
 }

@@ -85,7 +85,8 @@ struct Which {
 
 impl Which {
     fn update(self, status: Option<TaskStatus>, owner: Option<String>) -> Request {
-        Request::TaskUpdate { team: self.team, task: self.task, status, owner }
+        let blocked_by = None;
+        Request::TaskUpdate { team: self.team, task: self.task, status, owner, blocked_by }
     }
 }
 

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Events may be lost; the daemon is asked again at least so often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// Between the end of a connection and the next one.
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// Wait until a session is idle, or a message is in its receiver's conversation.
 #[derive(Debug, clap::Args)]
@@ -131,7 +133,18 @@ fn until(
                 Err(error) => return Err(error.into()),
             }
         }
+        match before_reconnect(end, Instant::now()) {
+            Some(pause) => std::thread::sleep(pause),
+            None => return Ok(None),
+        }
     }
+}
+
+/// How long to wait before a new connection; nothing when the time is over. A daemon that closes every connection at once
+/// is not asked without end.
+fn before_reconnect(end: Option<Instant>, now: Instant) -> Option<Duration> {
+    let left = end.map_or(RECONNECT_AFTER, |end| end.saturating_duration_since(now));
+    (!left.is_zero()).then(|| left.min(RECONNECT_AFTER))
 }
 
 #[cfg(test)]
@@ -142,6 +155,16 @@ mod tests {
     fn messages_are_told_from_sessions() {
         assert!(is_message("m12"));
         assert!(!is_message("m") && !is_message("m12x") && !is_message("main"));
+    }
+
+    #[test]
+    fn reconnecting_pauses_and_ends_with_the_time() {
+        let now = Instant::now();
+        let after = |ms| before_reconnect(Some(now + Duration::from_millis(ms)), now);
+        assert_eq!(before_reconnect(None, now), Some(RECONNECT_AFTER));
+        assert_eq!(after(60_000), Some(RECONNECT_AFTER));
+        assert_eq!(after(30), Some(Duration::from_millis(30)));
+        assert_eq!(after(0), None);
     }
 
     #[test]

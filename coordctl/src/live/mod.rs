@@ -4,6 +4,7 @@
 //! [`view::View`] turns events into lines and does no I/O. Calls to coordd go over connections of their own.
 
 pub(crate) mod feed;
+pub(crate) mod flow;
 pub(crate) mod roster;
 pub(crate) mod transcript;
 pub(crate) mod view;
@@ -121,6 +122,9 @@ impl Live {
                     if let Event::SessionChanged { state } = event.event {
                         self.session.state = state;
                     }
+                    if self.options.sink == Sink::Stdout {
+                        self.view.fit(crate::terminal::columns(std::io::stdout()));
+                    }
                     let text = self.view.event(&event, crate::format::now_ms());
                     self.print(&text)?;
                     if matches!(event.event, Event::CaughtUp {}) {
@@ -184,10 +188,7 @@ impl Live {
     /// False if the session is gone.
     fn reattach(&mut self, context: &mut Context, why: Option<ErrorBody>) -> Result<bool, Failure> {
         let name = crate::terminal::line(&self.session.name);
-        // A daemon that ends in order stops its sessions before, as for `coordctl daemon stop`.
-        let ordered = self.session.state == SessionState::Stopped
-            || why.as_ref().is_some_and(|it| it.code == ErrorCode::ShuttingDown);
-        if ordered {
+        if why.as_ref().is_some_and(|it| it.code == ErrorCode::ShuttingDown) {
             output::note("coordctl: coordd has ended; waiting for it to come back…");
             if !wait_for_daemon(context) {
                 return Err(Failure::new(Exit::NoDaemon, "coordd was stopped")

@@ -13,6 +13,8 @@ const LINE_EVERY_MS: u64 = 100;
 /// Columns of a name and of a phase, when they are no longer.
 const NAME_WIDTH: usize = 16;
 const PHASE_WIDTH: usize = 14;
+/// Columns of what an agent does: `running Read and 1 more`.
+const DOING_WIDTH: usize = 23;
 
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
@@ -166,16 +168,17 @@ impl Row {
             | AgentState::NeedsInput => {
                 return false;
             }
+            // That it runs has been said with its start; what it does is news.
+            AgentState::Running if self.doing.is_empty() || self.doing == "thinking" => {
+                return false;
+            }
             AgentState::Running | AgentState::Stopping => {}
         }
         match &self.shown {
             None => true,
             Some((state, _)) if *state != self.state => true,
             Some((_, doing)) => {
-                // Between two tools there is always some thinking.
-                let tells =
-                    !self.doing.is_empty() && self.doing != "thinking" && self.doing != *doing;
-                tells && now_ms.saturating_sub(self.shown_ms) >= LINE_EVERY_MS
+                self.doing != *doing && now_ms.saturating_sub(self.shown_ms) >= LINE_EVERY_MS
             }
         }
     }
@@ -192,7 +195,7 @@ impl Row {
         let mut text = format!("{} {}  ", style.paint(paint, glyph), pad(&self.name, NAME_WIDTH));
         text.push_str(&style.paint(Paint::Faint, &pad(&self.phase, PHASE_WIDTH)));
         text.push_str("  ");
-        let mut rest = vec![pad(doing, 18)];
+        let mut rest = vec![pad(doing, DOING_WIDTH)];
         if let Some(started_ms) = self.started_ms {
             rest.push(format!("{:>5}", format::duration(now_ms.saturating_sub(started_ms))));
         }
@@ -248,7 +251,7 @@ pub(crate) mod tests {
         roster.activity("a1", &doing("running Bash\u{1b}[2J", 3_200), 13_000);
         assert_eq!(
             roster.news("a1", 13_000, Style::default()),
-            "● research-a        research        running Bash          12s   3.2k tok\n"
+            "● research-a        research        running Bash               12s   3.2k tok\n"
         );
     }
 
@@ -259,9 +262,11 @@ pub(crate) mod tests {
         roster.put(&agent("a0", "lead", Role::Coordinator, AgentState::Running));
         roster.put(&agent("a1", "w", Role::Worker, AgentState::Running));
         assert!(roster.news("a0", 0, plain).is_empty(), "the lead speaks for itself");
+        assert!(roster.news("a1", 1_000, plain).is_empty(), "its start has been told");
+        roster.activity("a1", &doing("thinking", 1), 1_000);
+        assert!(roster.news("a1", 1_000, plain).is_empty());
+        roster.activity("a1", &doing("running Grep", 1), 1_000);
         assert!(!roster.news("a1", 1_000, plain).is_empty());
-        assert!(roster.news("a1", 5_000, plain).is_empty());
-        roster.activity("a1", &doing("thinking", 1), 5_000);
         assert!(roster.news("a1", 5_000, plain).is_empty());
         roster.activity("a1", &doing("running Read", 1), 5_000);
         assert!(roster.news("a1", 1_050, plain).is_empty(), "too soon");

@@ -1,5 +1,6 @@
 //! Entries of a transcript as lines. Everything in them is somebody's text and is cleaned.
 
+use super::flow::Flow;
 use crate::push;
 use crate::terminal::{Paint, Style, clean, cut, line, width};
 use crate::words;
@@ -29,18 +30,13 @@ pub(crate) fn speech(who: &str, paint: Paint, text: &str, style: Style) -> Strin
     if text.is_empty() {
         return String::new();
     }
-    let indent = " ".repeat(indent(who));
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
-    let mut out = format!("{}{first}\n", mark(who, paint, style));
-    for rest in lines {
-        if !rest.trim().is_empty() {
-            out.push_str(&indent);
-            out.push_str(rest);
-        }
-        out.push('\n');
-    }
-    out
+    format!("{}{}\n", mark(who, paint, style), flow(who, style).whole(text))
+}
+
+/// How the words of somebody go on after [`mark`].
+pub(crate) fn flow(who: &str, style: Style) -> Flow {
+    let indent = indent(who);
+    Flow::new(" ".repeat(indent), indent, style.columns)
 }
 
 /// What stands before somebody's words.
@@ -64,7 +60,7 @@ pub(crate) fn entry(
     match &entry.what {
         What::Input { origin, text, .. } => input(origin, text, detail, style, name_of),
         What::Text { text } => speech(who, Paint::Who, text, style),
-        What::ToolCall { tool, input, .. } => tool_call(tool, &input.0, style),
+        What::ToolCall { tool, input, .. } => tool_call(tool, &input.0, style, name_of),
         What::ToolResult { text, is_error, .. } => tool_result(text, *is_error, detail, style),
         What::Turn { .. } => String::new(),
         What::RunEnded { status, reason } => run_ended(*status, reason, detail, style),
@@ -116,8 +112,11 @@ fn quoted(text: &str, lines_max: usize, more: &str, style: Style) -> String {
     let lines: Vec<&str> = text.trim().lines().collect();
     let mut out = String::new();
     for text in lines.iter().take(lines_max) {
-        let text = cut(&line(text), LINE_WIDTH);
-        push!(out, "  {} {text}\n", style.paint(Paint::Faint, "│"));
+        let bar = format!("  {} ", style.paint(Paint::Faint, "│"));
+        // What stands below each other in a report is to stay so.
+        let text = cut(clean(text).trim_end(), LINE_WIDTH);
+        let text = Flow::new(bar.as_str(), 4, style.columns).whole(&text);
+        push!(out, "{bar}{text}\n");
     }
     if lines.len() > lines_max && !more.is_empty() {
         let left = lines.len() - lines_max;
@@ -127,27 +126,36 @@ fn quoted(text: &str, lines_max: usize, more: &str, style: Style) -> String {
     out
 }
 
-fn tool_call(tool: &str, input: &serde_json::Value, style: Style) -> String {
+fn tool_call(
+    tool: &str,
+    input: &serde_json::Value,
+    style: Style,
+    name_of: &dyn Fn(&str) -> String,
+) -> String {
     let field =
         |name: &str| input.get(name).and_then(|it| it.as_str()).map(line).unwrap_or_default();
     let text = match tool {
         "Agent" => {
             let phase = field("phase");
             let phase = if phase.is_empty() { phase } else { format!(" ({phase})") };
-            format!("starts {}{phase}: {}", field("name"), field("description"))
+            // Its name may be made by coordd; then only the answer tells it.
+            let name = first_of(&[field("name"), "an agent".to_owned()]);
+            format!("starts {name}{phase}: {}", field("description"))
         }
         "SendMessage" => {
-            format!("tells {}: {}", field("to"), first_of(&[field("summary"), field("message")]))
+            format!(
+                "tells {}: {}",
+                name_of(&field("to")),
+                first_of(&[field("summary"), field("message")])
+            )
         }
-        "TaskStop" => format!("stops {}", field("task_id")),
+        "TaskStop" => format!("stops {}", name_of(&field("task_id"))),
         "StructuredOutput" => format!("result: {}", first_of(&[field("summary"), field("status")])),
         _ => words::tool_call(tool, input),
     };
-    format!(
-        "{} {}\n",
-        style.paint(Paint::Faint, "→"),
-        cut(text.trim_end_matches([':', ' ']), LINE_WIDTH)
-    )
+    let text = cut(text.trim_end_matches([':', ' ']), LINE_WIDTH);
+    let text = Flow::new("  ", 2, style.columns).whole(&text);
+    format!("{} {text}\n", style.paint(Paint::Faint, "→"))
 }
 
 fn first_of(texts: &[String]) -> String {
@@ -158,6 +166,7 @@ fn tool_result(text: &str, is_error: bool, detail: Detail, style: Style) -> Stri
     match (is_error, detail) {
         (true, Detail::Talk) => {
             let first = cut(&line(text), LINE_WIDTH);
+            let first = Flow::new("    ", 4, style.columns).whole(&first);
             format!("  {} {first}\n", style.paint(Paint::Bad, "✗"))
         }
         (true, Detail::Full) => {
@@ -259,8 +268,10 @@ mod tests {
             shown(call("Agent", started), Detail::Talk),
             "→ starts research-a (research): Find it\n"
         );
+        let unnamed = json!({"description": "d", "prompt": "…"});
+        assert_eq!(shown(call("Agent", unnamed), Detail::Talk), "→ starts an agent: d\n");
         let told = json!({"to": "w", "message": "m", "summary": "Go on"});
-        assert_eq!(shown(call("SendMessage", told), Detail::Talk), "→ tells w: Go on\n");
+        assert_eq!(shown(call("SendMessage", told), Detail::Talk), "→ tells name-of-w: Go on\n");
         assert_eq!(
             shown(call("Bash", json!({"command": "ls\u{1b}[2J"})), Detail::Talk),
             "→ Bash ls\n"

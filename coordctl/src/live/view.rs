@@ -1,5 +1,6 @@
 //! Events of one session as lines. Pure: text goes in and out, and nothing is written here.
 
+use super::flow::Flow;
 use super::roster::Roster;
 use super::transcript::{self, Detail};
 use crate::push;
@@ -33,15 +34,38 @@ pub(crate) struct View {
     open: Option<Open>,
 }
 
+/// So long the lines about others wait for the end of an answer that is being written.
+const HOLD_MS: u64 = 2_000;
+
 /// An answer that is being written.
 #[derive(Debug)]
 struct Open {
+    agent: String,
     who: String,
     filter: Filter,
+    flow: Flow,
+    /// Lines about others that came meanwhile, and since when they wait.
+    held: String,
+    held_ms: u64,
     /// All of it so far, as it came.
     text: String,
-    /// Whether something else was printed since.
+    /// Whether nothing of it stands on the current line: it has only begun, or something else was printed since.
     is_broken: bool,
+}
+
+impl Open {
+    /// The last word, the end of the line, and what has waited for it.
+    fn end(mut self, style: Style) -> String {
+        let mut out = self.flow.finish();
+        if self.is_broken {
+            if out.is_empty() {
+                return self.held;
+            }
+            out.insert_str(0, &transcript::mark(&self.who, Paint::Who, style));
+        }
+        out.push('\n');
+        out + &self.held
+    }
 }
 
 impl View {
@@ -64,13 +88,58 @@ impl View {
     /// What an event adds to the view.
     pub(crate) fn event(&mut self, numbered: &Numbered, now_ms: u64) -> String {
         if let Event::Delta { agent, text } = &numbered.event {
-            return self.delta(agent, text);
+            let before = self.release(now_ms);
+            return before + &self.delta(agent, text);
         }
         if let Event::Entry { agent, name, entry } = &numbered.event {
             return self.entry(agent, name, entry);
         }
         let text = self.other(&numbered.event, now_ms);
-        self.interrupting(text)
+        if self.can_wait(&numbered.event) {
+            self.hold(&text, now_ms)
+        } else {
+            self.interrupting(text)
+        }
+    }
+
+    /// Takes over how wide the terminal is now.
+    pub(crate) fn fit(&mut self, columns: Option<usize>) {
+        self.style = self.style.with_columns(columns);
+    }
+
+    /// Whether what an event tells may wait for the end of an open answer: it is about somebody else, and asks nothing.
+    fn can_wait(&self, event: &Event) -> bool {
+        let about = if let Event::Activity { agent, .. } | Event::AgentChanged { agent, .. } = event
+        {
+            agent
+        } else if let Event::AgentCreated { agent } = event {
+            &agent.id
+        } else if let Event::RunEnded { notification, .. } = event {
+            &notification.task_id
+        } else {
+            return false;
+        };
+        self.open.as_ref().is_some_and(|open| *about != open.agent)
+    }
+
+    fn hold(&mut self, text: &str, now_ms: u64) -> String {
+        match &mut self.open {
+            Some(open) if !open.is_broken && !text.is_empty() => {
+                if open.held.is_empty() {
+                    open.held_ms = now_ms;
+                }
+                open.held.push_str(text);
+                self.release(now_ms)
+            }
+            Some(_) | None => text.to_owned(),
+        }
+    }
+
+    /// What has waited for too long.
+    fn release(&mut self, now_ms: u64) -> String {
+        let is_late = |it: &Open| now_ms.saturating_sub(it.held_ms) >= HOLD_MS;
+        let held = self.open.as_ref().is_some_and(|it| !it.held.is_empty() && is_late(it));
+        if held { self.break_off(String::new()) } else { String::new() }
     }
 
     /// Takes over the open questions, and says those that are new.
@@ -190,7 +259,8 @@ impl View {
     }
 
     fn aside(&self, paint: Paint, text: &str) -> String {
-        format!("  {}\n", self.style.paint(paint, text))
+        let text = Flow::new("  ", 2, self.style.columns).whole(text);
+        format!("  {}\n", self.style.paint(paint, &text))
     }
 
     fn is_shown(&self, agent: &str, name: &str) -> bool {
@@ -213,8 +283,8 @@ impl View {
         if let What::Text { text } = &entry.what
             && let Some(open) = self.open.take_if(|open| open.text == *text)
         {
-            // It has been shown while it was written.
-            return if open.is_broken { String::new() } else { "\n".to_owned() };
+            // It has been shown while it was written, but for its last word.
+            return open.end(self.style);
         }
         if let What::Input { origin: Origin::Notification { notification }, .. } = &entry.what
             && let Some(count) =
@@ -240,32 +310,39 @@ impl View {
         }
         let style = self.style;
         let mut out = String::new();
-        let open = self.open.get_or_insert_with(|| {
-            out = transcript::mark(&name, Paint::Who, style);
-            Open {
-                who: name.clone(),
-                filter: Filter::default(),
-                text: String::new(),
-                is_broken: false,
-            }
+        let open = self.open.get_or_insert_with(|| Open {
+            agent: agent.to_owned(),
+            who: name.clone(),
+            filter: Filter::default(),
+            flow: transcript::flow(&name, style),
+            held: String::new(),
+            held_ms: 0,
+            text: String::new(),
+            is_broken: true,
         });
-        if std::mem::take(&mut open.is_broken) {
+        open.text.push_str(piece);
+        let piece = open.filter.feed(piece);
+        let shown = open.flow.feed(&piece);
+        if !shown.is_empty() && std::mem::take(&mut open.is_broken) {
             out = transcript::mark(&open.who, Paint::Who, style);
         }
-        open.text.push_str(piece);
-        let indent = format!("\n{}", " ".repeat(transcript::indent(&open.who)));
-        out.push_str(&open.filter.feed(piece).replace('\n', &indent));
+        out.push_str(&shown);
         out
     }
 
     /// Ends the line of an answer that is being written, before something else is said.
     fn interrupting(&mut self, text: String) -> String {
+        if text.is_empty() { text } else { self.break_off(text) }
+    }
+
+    fn break_off(&mut self, text: String) -> String {
         match &mut self.open {
-            Some(open) if !text.is_empty() && !open.is_broken => {
+            Some(open) if !open.is_broken => {
                 open.is_broken = true;
-                format!("\n{text}")
+                open.flow.resume();
+                format!("\n{}{text}", std::mem::take(&mut open.held))
             }
-            _ => text,
+            Some(_) | None => text,
         }
     }
 

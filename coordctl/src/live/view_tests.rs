@@ -84,7 +84,28 @@ fn other_lines_break_into_an_answer_without_mixing_with_it() {
     shown += &view.event(&at(Event::Warning { text: "disk".into() }), 0);
     shown += &view.event(&at(piece("two")), 0);
     shown += &view.event(&at(said(1, "one two")), 0);
-    assert_eq!(shown, "lead › one \n  warning: disk\nlead › two\n");
+    assert_eq!(shown, "lead › one\n  warning: disk\nlead › two\n");
+}
+
+/// News of others waits for the end of an answer, but not for long.
+#[test]
+fn news_of_others_does_not_tear_an_answer() {
+    let ended = || Event::RunEnded { name: "w".into(), notification: done(), thin: false };
+    let news = "✓ w completed (0 tools, 0 tokens, 0.0s)\n  │ ok\n";
+    let mut quick = view(true);
+    let mut shown = quick.event(&at(piece("one tw")), 0);
+    shown += &quick.event(&at(ended()), 10);
+    // An event that tells nothing.
+    shown += &quick.event(&at(Event::CaughtUp {}), 10);
+    shown += &quick.event(&at(piece("o")), 20);
+    shown += &quick.event(&at(said(1, "one two")), 30);
+    assert_eq!(shown, format!("lead › one two\n{news}"));
+    let mut slow = view(true);
+    let mut shown = slow.event(&at(piece("one tw")), 0);
+    shown += &slow.event(&at(ended()), 10);
+    shown += &slow.event(&at(piece("o")), HOLD_MS + 10);
+    shown += &slow.event(&at(said(1, "one two")), HOLD_MS + 20);
+    assert_eq!(shown, format!("lead › one\n{news}lead › two\n"));
 }
 
 #[test]

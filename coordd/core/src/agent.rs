@@ -12,6 +12,9 @@
 //!
 //! A *run* is inside of that: it opens when the agent acknowledges a message that it did not get in the
 //! middle of another run, and ends with an outcome. A worker's process ends with its run; a lead's stays.
+//!
+//! Who was stopped or given up is *parked*: what coordd itself tells it (how runs ended, what came back) waits in its mailbox
+//! without waking it, until a user or an agent speaks to it or its session is resumed.
 
 use crate::id::{AgentId, MessageId, SessionId};
 use crate::name::Name;

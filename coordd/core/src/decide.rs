@@ -4,15 +4,14 @@ use crate::agent::Life;
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
-use crate::id::PeerId;
+use crate::id::{PeerId, SessionId};
 use crate::input::{Credentials, Input};
 use crate::live::{Caller, Clocks, Ending, Link};
 use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
-use crate::role::{self, Asker};
+use crate::role::{self, Asker, Role};
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits};
 use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
@@ -50,6 +49,9 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
                 lifecycle::Exit { agent, incarnation, how, outcome },
             );
         }
+        Input::EnvironmentChanged { session } => {
+            environment_changed(durable, live, &mut step, now, &session);
+        }
         Input::ScratchpadReady { session, path } => {
             if durable
                 .sessions
@@ -60,18 +62,10 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             }
         }
         Input::TeamEdited { team, description, outside } => {
-            if let Some(it) = durable
-                .teams
-                .get(&team)
-                .filter(|it| it.description != description || it.outside != outside)
-            {
-                let merged = crate::team::Team { description, outside, ..it.clone() };
-                step.record(Record::TeamPut { team: Box::new(merged) });
-                // Written again, since the members are ours to say.
-                step.effect(Effect::WriteTeam { team: team.clone() });
-                let event = Event::TeamChanged(team);
-                step.effect(Effect::Publish { session: it.session.clone(), event });
-            }
+            request::teams::edited(durable, &mut step, team, description, outside);
+        }
+        Input::TaskEdited { team, task, edit } => {
+            request::tasks::edited(durable, &mut step, live.disk_full, (&team, task), *edit);
         }
         Input::TeamRemoved { team, all } => {
             if let Some(it) = durable.teams.get(&team).filter(|it| all && it.deleting) {
@@ -97,6 +91,22 @@ fn watch_clocks(live: &mut Live, now: &Moment) {
     live.seen = Some(Clocks { wall_ms: now.wall_ms, mono_ms: now.mono_ms });
     if jumped {
         live.forgot_mono_ms = Some(now.mono_ms);
+    }
+}
+
+/// Whoever waits for a prompt is started afresh by it; whoever works keeps what it began with.
+fn environment_changed(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    session: &SessionId,
+) {
+    for agent in durable.agents_of(session) {
+        let waits = agent.life == Life::Up && !agent.run_is_open() && agent.mailbox.is_empty();
+        if waits && agent.role != Role::Worker {
+            lifecycle::stop(durable, live, step, now, agent, "its new environment", true);
+        }
     }
 }
 
@@ -258,7 +268,12 @@ fn checked(
 fn grows(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::SessionNew | Kind::Prompt | Kind::Send | Kind::AgentSpawn | Kind::TeamCreate | Kind::TaskCreate
+        Kind::SessionNew
+            | Kind::Prompt
+            | Kind::Send
+            | Kind::AgentSpawn
+            | Kind::TeamCreate
+            | Kind::TaskCreate
     )
 }
 
@@ -318,6 +333,9 @@ fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
         if durable.has_older_than(before_ms) {
             step.record(Record::Forgotten { before_ms });
         }
+    }
+    if live.start_due_mono_ms.take_if(|at| now.mono_ms >= *at).is_some() {
+        live.place_freed = true;
     }
     for (id, link) in &mut live.links {
         if link.deadline_mono_ms.is_none_or(|at| now.mono_ms < at) {

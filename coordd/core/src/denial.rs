@@ -148,6 +148,11 @@ pub enum Denial {
         /// Unfinished ones before it.
         by: Vec<u32>,
     },
+    /// A task would wait for itself.
+    TaskCycle {
+        /// Which task.
+        task: u32,
+    },
     /// A task is to be in progress without an owner.
     TaskWithoutOwner {
         /// Which task.

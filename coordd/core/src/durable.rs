@@ -7,9 +7,10 @@ use crate::name::Name;
 use crate::permission::Permission;
 use crate::record::{Keyed, Record};
 use crate::session::{Session, SessionState};
+use crate::task::Task;
 use crate::team::Team;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -28,6 +29,8 @@ pub struct Durable {
     pub teams: BTreeMap<Name, Team>,
     /// What calls with an idempotency key led to, by caller and key.
     pub keys: BTreeMap<(String, String), (Keyed, u64)>,
+    /// The agents of each session, so that looking at one does not cost looking at all.
+    pub(crate) members: BTreeMap<SessionId, BTreeSet<AgentId>>,
     /// The last message number given out.
     pub last_message: u64,
     /// The last question number given out.
@@ -73,6 +76,7 @@ impl Durable {
 
             Record::AgentPut { agent } => {
                 self.last_queued = self.last_queued.max(agent.queued);
+                self.members.entry(agent.session.clone()).or_default().insert(agent.id.clone());
                 self.agents.insert(agent.id.clone(), Agent::clone(agent));
             }
             Record::AgentWaiting { agent } => {
@@ -154,6 +158,12 @@ impl Durable {
             Record::TeamPut { team } => {
                 self.teams.insert(team.name.clone(), Team::clone(team));
             }
+            Record::TeamEdited { team, description, outside } => {
+                if let Some(it) = self.teams.get_mut(team) {
+                    it.description.clone_from(description);
+                    it.outside.clone_from(outside);
+                }
+            }
             Record::TeamDeleting { team } => {
                 if let Some(it) = self.teams.get_mut(team) {
                     it.deleting = true;
@@ -190,6 +200,7 @@ impl Durable {
 
     fn remove_session(&mut self, id: &SessionId) {
         self.sessions.remove(id);
+        self.members.remove(id);
         self.agents.retain(|_, it| it.session != *id);
         self.messages.retain(|_, it| it.session != *id);
         self.permissions.retain(|_, it| it.session != *id);
@@ -240,9 +251,10 @@ impl Durable {
                 .permissions
                 .values()
                 .any(|it| it.answer.as_ref().is_some_and(|it| it.at_ms < before_ms))
-            || self.keys.iter().any(|((caller, _), (_, at_ms))| {
-                *at_ms < before_ms && !self.may_repeat(caller)
-            })
+            || self
+                .keys
+                .iter()
+                .any(|((caller, _), (_, at_ms))| *at_ms < before_ms && !self.may_repeat(caller))
     }
 
     /// Whether an agent is in the middle of a run, and may repeat a call of it however long ago that was.
@@ -267,9 +279,14 @@ impl Durable {
             permissions: self.last_permission,
             queued: self.last_queued,
         });
-        records.extend(
-            self.sessions.values().map(|it| Record::SessionPut { session: Box::new(it.clone()) }),
-        );
+        // What may grow is apart from what holds it: a record stays far below what the store takes.
+        for it in self.sessions.values() {
+            let bare = Session { rules_learned: Vec::new(), ..it.clone() };
+            records.push(Record::SessionPut { session: Box::new(bare) });
+            let learned =
+                |rule: &String| Record::RuleLearned { session: it.id.clone(), rule: rule.clone() };
+            records.extend(it.rules_learned.iter().map(learned));
+        }
         records.extend(
             self.agents.values().map(|it| Record::AgentPut { agent: Box::new(it.clone()) }),
         );
@@ -280,8 +297,12 @@ impl Durable {
         records.extend(
             permissions.map(|it| Record::PermissionPut { permission: Box::new(it.clone()) }),
         );
-        records
-            .extend(self.teams.values().map(|it| Record::TeamPut { team: Box::new(it.clone()) }));
+        for it in self.teams.values() {
+            let bare = Team { tasks: BTreeMap::new(), ..it.clone() };
+            records.push(Record::TeamPut { team: Box::new(bare) });
+            let task = |task: &Task| Record::TaskPut { team: it.name.clone(), task: task.clone() };
+            records.extend(it.tasks.values().map(task));
+        }
         records.extend(self.keys.iter().map(|((caller, key), (to, at_ms))| Record::Keyed {
             caller: caller.clone(),
             key: key.clone(),
@@ -293,7 +314,8 @@ impl Durable {
 
     /// The agents of a session: the lead first, then workers in the order of their making.
     pub fn agents_of<'a>(&'a self, session: &'a SessionId) -> Vec<&'a Agent> {
-        let mut agents: Vec<_> = self.agents.values().filter(|it| it.session == *session).collect();
+        let members = self.members.get(session).into_iter().flatten();
+        let mut agents: Vec<_> = members.filter_map(|id| self.agents.get(id)).collect();
         let key = |it: &Agent| (it.role == crate::role::Role::Worker, it.created_ms);
         agents.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id)));
         agents

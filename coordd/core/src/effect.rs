@@ -36,7 +36,7 @@ pub enum Effect {
         /// The answer.
         outcome: Result<Answer, Denial>,
     },
-    /// Hand a message to an agent's process.
+    /// Hand a message to an agent's process, unless it has ended meanwhile: then its text is gone, and nobody misses it.
     Deliver {
         /// The connection.
         peer: PeerId,
@@ -175,6 +175,8 @@ pub enum Order {
     Stop {
         /// Who asked.
         by: String,
+        /// Whether the run stays open, to go on where it is when the session does.
+        keeps_run: bool,
     },
     /// End the run and wait.
     Interrupt,
@@ -187,16 +189,40 @@ pub enum Event {
     SessionCreated,
     SessionChanged(SessionState),
     SessionRemoved,
-    ModeSwitched { from: Mode, to: Mode },
+    ModeSwitched {
+        from: Mode,
+        to: Mode,
+    },
     AgentCreated(AgentId),
-    AgentChanged { agent: AgentId, life: Life, reason: String },
-    RunEnded { agent: AgentId },
-    MessageChanged { message: MessageId, state: State },
+    AgentChanged {
+        agent: AgentId,
+        life: Life,
+        reason: String,
+    },
+    RunEnded {
+        agent: AgentId,
+    },
+    MessageChanged {
+        message: MessageId,
+        state: State,
+    },
     PermissionAsked(PermissionId),
-    PermissionAnswered { id: PermissionId, allowed: bool },
+    PermissionAnswered {
+        id: PermissionId,
+        allowed: bool,
+    },
     TeamChanged(Name),
     TeamDeleted(Name),
-    TaskChanged { team: Name, task: u32 },
+    TaskChanged {
+        team: Name,
+        task: u32,
+    },
+    /// What others wrote into a task's file is not taken over.
+    EditRefused {
+        team: Name,
+        task: u32,
+        why: Denial,
+    },
     Output,
     Warning(String),
 }

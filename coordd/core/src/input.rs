@@ -4,6 +4,8 @@ use crate::agent::{Outcome, Process};
 use crate::id::{AgentId, PeerId, SessionId};
 use crate::name::Name;
 use crate::request::Request;
+use crate::task::Edit;
+use alloc::boxed::Box;
 use alloc::string::String;
 
 /// Something that happened.
@@ -63,6 +65,11 @@ pub enum Input {
         /// What the process left on disk about its last run.
         outcome: Option<(u32, Outcome)>,
     },
+    /// A session has another environment from now on: keys, paths.
+    EnvironmentChanged {
+        /// Which.
+        session: SessionId,
+    },
     /// The scratchpad is where it was asked for.
     ScratchpadReady {
         /// Whose.
@@ -78,6 +85,15 @@ pub enum Input {
         description: String,
         /// All that this build does not know, as JSON text.
         outside: String,
+    },
+    /// A task's file was changed, or made, by someone else in a way that makes sense.
+    TaskEdited {
+        /// Of which team.
+        team: Name,
+        /// Its number.
+        task: u32,
+        /// What is different now.
+        edit: Box<Edit>,
     },
     /// The files of a team that is being deleted were dealt with.
     TeamRemoved {

@@ -76,8 +76,12 @@ fn notify_lead(
     let Some(lead) = durable.lead_of(&agent.session) else { return };
     // The numbers already taken by this step's records count too.
     let mut numbers = Numbers::after(durable, step);
-    let kind =
-        Kind::Notification { agent: agent.id.clone(), run, outcome: without_result(&outcome) };
+    let kind = Kind::Notification {
+        agent: agent.id.clone(),
+        run,
+        outcome: without_result(&outcome),
+        thin,
+    };
     let summary =
         summary(agent, &LastRun { outcome: outcome.clone(), ended_ms: now.wall_ms, thin });
     let draft = Draft { from: Sender::System, kind, text: outcome.result, summary };
@@ -112,8 +116,13 @@ pub fn summary(agent: &Agent, last: &LastRun) -> String {
 fn close_questions(durable: &Durable, step: &mut Step, now: &Moment, agent: &Agent) {
     for open in durable.open_questions(&agent.id) {
         let reason = "the run ended before the question was answered".to_owned();
-        let answer =
-            permission::Answer { allow: false, reason, rule: String::new(), at_ms: now.wall_ms };
+        let answer = permission::Answer {
+            allow: false,
+            reason,
+            rule: String::new(),
+            at_ms: now.wall_ms,
+            unheard_by: 0,
+        };
         step.record(Record::PermissionAnswered { id: open.id, answer });
         let event = Event::PermissionAnswered { id: open.id, allowed: false };
         step.effect(Effect::Publish { session: agent.session.clone(), event });
@@ -183,7 +192,7 @@ pub(crate) fn stop(
         let grace = if link.peer.is_some() { limits::STOP_GRACE_MS } else { 0 };
         let deadline = now.mono_ms.saturating_add(grace);
         link.deadline_mono_ms = Some(link.deadline_mono_ms.map_or(deadline, |at| at.min(deadline)));
-        order_stop(step, link, by);
+        order_stop(step, link, by, waits_for_user(durable, agent, keep_mail));
     }
     live.touch(&agent.id);
     (true, bounced)
@@ -194,13 +203,18 @@ fn was_stopped(agent: &Agent) -> String {
 }
 
 /// Tells a connected process to end, once for each connection.
-pub(crate) fn order_stop(step: &mut Step, link: &mut crate::live::Link, by: &str) {
+pub(crate) fn order_stop(step: &mut Step, link: &mut crate::live::Link, by: &str, keeps_run: bool) {
     if let Some(peer) = link.peer
         && !link.told_to_stop
     {
         link.told_to_stop = true;
-        step.effect(Effect::Order { peer, order: Order::Stop { by: by.to_owned() } });
+        step.effect(Effect::Order { peer, order: Order::Stop { by: by.to_owned(), keeps_run } });
     }
+}
+
+/// Whether a run is left open when its process is to end with its session: its question stays, and so does what it is about.
+pub(crate) fn waits_for_user(durable: &Durable, agent: &Agent, keep_mail: bool) -> bool {
+    keep_mail && agent.run_is_open() && durable.open_questions(&agent.id).next().is_some()
 }
 
 /// The outcome of a run that somebody ended from outside.
@@ -244,20 +258,26 @@ pub(crate) fn exited(
     let was_let_go = live.links.get(&agent.id).is_some_and(|link| link.told_to_stop);
     let unfinished =
         !run_ended && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go));
-    let mut again = false;
+    let (mut again, mut waits) = (false, false);
     match &agent.life {
         Life::Stopping { by, keep_mail } => {
-            // Whoever keeps its mail and has not begun begins when the session goes on.
-            if !run_ended && (agent.run_is_open() || (agent.owes_outcome() && !keep_mail)) {
-                end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
-                run_ended = true;
-            }
+            // Whoever waits for the user goes on when its session does.
+            waits = !run_ended && waits_for_user(durable, agent, *keep_mail);
+            let mut may_have_begun = false;
             if !keep_mail {
                 // What came after the order to stop was never handed over, and wakes the agent again.
                 let was_got = |it: &Message| it.state == State::Delivered;
                 let reason = was_stopped(agent);
                 let count = mailbox::bounce(durable, live, step, now, agent, &reason, was_got);
                 live.count_bounced(&agent.id, count);
+                may_have_begun = count > 0;
+            }
+            // Whoever keeps its mail and has not begun begins when the session goes on. Whoever may have begun a run without our
+            // knowing must not go on with it later, when it is spoken to again.
+            let owes = agent.owes_outcome() && !keep_mail;
+            if !run_ended && !waits && (agent.run_is_open() || owes || may_have_begun) {
+                end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
+                run_ended = true;
             }
         }
         Life::Up if unfinished && agent.crashes + 1 >= limits::CRASHES_MAX => {
@@ -272,7 +292,7 @@ pub(crate) fn exited(
         Life::Up => again = unfinished,
         Life::Down | Life::Waiting => {}
     }
-    if !again && !run_ended {
+    if !again && !run_ended && !waits {
         close_questions(durable, step, now, agent);
     }
     let reason = if again {

@@ -11,6 +11,8 @@ pub const AGENTS_PER_SESSION_MAX: usize = 1_000;
 pub const WORKERS_RUNNING_DEFAULT: u32 = 20;
 /// The most that a session may ask for.
 pub const WORKERS_RUNNING_MAX: u32 = 1_000;
+/// The time over which starts of workers are counted (W-7): a minute.
+pub const STARTS_WINDOW_MS: u64 = 60 * 1_000;
 /// Model calls in one run of a worker, unless the session says otherwise (W-7).
 pub const WORKER_TURNS_DEFAULT: u32 = 200;
 /// Wall time of one run of a worker, unless the session says otherwise (W-7): one hour.
@@ -43,10 +45,18 @@ pub const SETTINGS_LEN_MAX: usize = 64 * 1024;
 
 /// Open questions of all agents: nobody can answer more.
 pub const QUESTIONS_OPEN_MAX: usize = 1_000;
+/// Bytes of a rule that a question offers to learn: it is kept with the session.
+pub const RULE_LEN_MAX: usize = 8 * 1024;
 /// Rules that a session learned from "always".
 pub const RULES_LEARNED_MAX: usize = 200;
+/// Bytes of the tasks of one team: all of them are in every copy of its files that waits to be written.
+pub const TASKS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Tasks of one team.
 pub const TASKS_PER_TEAM_MAX: usize = 1_000;
+/// How far beyond the last number of a team that of a task made by others may be: with all its tasks, numbers never run out.
+pub const TASK_GAP_MAX: u32 = 1_000;
+/// Bytes of the name of an owner who is no agent of coordd's.
+pub const OWNER_LEN_MAX: usize = 128;
 /// Calls that wait for something, over all connections.
 pub const WAITERS_MAX: usize = 4_096;
 

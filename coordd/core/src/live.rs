@@ -3,7 +3,7 @@
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId, PermissionId, SessionId};
 use crate::{Durable, limits};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -33,6 +33,12 @@ pub struct Live {
     pub(crate) ending: Option<Ending>,
     /// Set by the shell while the disk is full: what would only make it fuller is denied, the rest goes on.
     pub disk_full: bool,
+    /// How many workers may be started in a minute, over all sessions (W-7); 0 is without limit. Set by the shell.
+    pub starts_per_minute: u32,
+    /// When workers were started, as far as that counts against the limit.
+    pub(crate) starts_mono_ms: VecDeque<u64>,
+    /// When the next worker may be started, where one was held back.
+    pub(crate) start_due_mono_ms: Option<u64>,
     /// When old receipts were last looked for.
     pub(crate) forgot_mono_ms: Option<u64>,
     /// Both clocks at the last input.
@@ -152,12 +158,34 @@ impl Live {
         self.ending.is_some()
     }
 
+    /// How many workers were started in the last minute, where no more may be, and until when.
+    pub(crate) fn starts_used_up(&self, mono_ms: u64) -> Option<(usize, u64)> {
+        let max = usize::try_from(self.starts_per_minute).unwrap_or(usize::MAX);
+        let over = |at: &u64| at.saturating_add(limits::STARTS_WINDOW_MS);
+        let mut recent = self.starts_mono_ms.iter().filter(|it| over(it) > mono_ms);
+        let oldest = recent.next()?;
+        let count = recent.count() + 1;
+        (max > 0 && count >= max).then(|| (count, over(oldest)))
+    }
+
+    /// Counts a start of a worker.
+    pub(crate) fn count_start(&mut self, mono_ms: u64) {
+        if self.starts_per_minute > 0 {
+            let over = |at: &u64| at.saturating_add(limits::STARTS_WINDOW_MS) <= mono_ms;
+            while self.starts_mono_ms.front().is_some_and(over) {
+                self.starts_mono_ms.pop_front();
+            }
+            self.starts_mono_ms.push_back(mono_ms);
+        }
+    }
+
     /// When the next `Tick` is due, on the clock of `Moment::mono_ms`.
     pub fn next_deadline(&self) -> u64 {
         let forget = self.forgot_mono_ms.map_or(0, |at| at.saturating_add(limits::FORGET_EVERY_MS));
         self.links
             .values()
             .filter_map(|link| link.deadline_mono_ms)
+            .chain(self.start_due_mono_ms)
             .min()
             .map_or(forget, |at| at.min(forget))
     }

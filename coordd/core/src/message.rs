@@ -83,6 +83,9 @@ pub enum Kind {
         run: u32,
         /// How it ended; the result is in the message's text.
         outcome: Outcome,
+        /// Whether it used almost nothing (N-6).
+        #[serde(default)]
+        thin: bool,
     },
 }
 

@@ -48,4 +48,12 @@ pub struct Answer {
     pub rule: String,
     /// When.
     pub at_ms: u64,
+    /// The incarnation that asked and had ended, or was ending, when the answer came; 0 when it heard it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unheard_by: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(it: &u32) -> bool {
+    *it == 0
 }

@@ -72,6 +72,8 @@ pub enum Record {
 
     /// A team as it is.
     TeamPut { team: Box<Team> },
+    /// Somebody else changed its file.
+    TeamEdited { team: Name, description: String, outside: String },
     /// Its removal has begun.
     TeamDeleting { team: Name },
     /// It is gone.

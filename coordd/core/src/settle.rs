@@ -3,7 +3,7 @@
 //!
 //! | agent | and | then |
 //! |---|---|---|
-//! | `Down` | its session is live, and it has mail or a run in the middle | `Waiting` |
+//! | `Down`, not parked | its session is live, and it has mail or a run in the middle | `Waiting` |
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
 //! | `Up` | its process is connected, and has not got some of its mail | the mail is handed over |
@@ -21,6 +21,7 @@ use crate::role::Role;
 use crate::session::SessionState;
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, request};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use sha2::Digest as _;
@@ -34,7 +35,9 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
         match &agent.life {
             Life::Down if should_wake(durable, live, agent) => {
                 step.record(Record::AgentWaiting { agent: agent.id.clone() });
-                lifecycle::publish_life(&mut step, agent, Life::Waiting, "");
+                let reason = starts_used_up(live, now).filter(|_| agent.role == Role::Worker);
+                let reason = reason.map(|it| format!("waits for: {it}")).unwrap_or_default();
+                lifecycle::publish_life(&mut step, agent, Life::Waiting, &reason);
                 live.touch(&agent.id);
             }
             Life::Down | Life::Waiting => {}
@@ -42,9 +45,10 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
                 hand_over(durable, live, &mut step, now, agent);
                 let_go(live, &mut step, now, agent);
             }
-            Life::Stopping { by, .. } => {
+            Life::Stopping { by, keep_mail } => {
+                let keeps_run = lifecycle::waits_for_user(durable, agent, *keep_mail);
                 if let Some(link) = live.links.get_mut(&agent.id) {
-                    lifecycle::order_stop(&mut step, link, by);
+                    lifecycle::order_stop(&mut step, link, by, keeps_run);
                 }
             }
         }
@@ -92,9 +96,15 @@ fn let_go(live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {
         return;
     }
     if let Some(link) = live.links.get_mut(&agent.id).filter(|it| it.peer.is_some()) {
-        lifecycle::order_stop(step, link, "coordd, since nothing is left to do");
+        lifecycle::order_stop(step, link, "coordd, since nothing is left to do", false);
         link.deadline_mono_ms.get_or_insert(now.mono_ms.saturating_add(limits::LEAVE_MS));
     }
+}
+
+/// Why no worker may be started now, if none may (W-7).
+pub(crate) fn starts_used_up(live: &Live, now: &Moment) -> Option<String> {
+    let (count, _) = live.starts_used_up(now.mono_ms)?;
+    Some(format!("{count} agents were started in the last minute"))
 }
 
 /// Starts waiting agents, first come first served, as far as there are places. Leads need none.
@@ -115,6 +125,11 @@ fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment
             if *running >= session.workers_running_max {
                 continue;
             }
+            if let Some((_, until)) = live.starts_used_up(now.mono_ms) {
+                live.start_due_mono_ms = Some(until);
+                continue;
+            }
+            live.count_start(now.mono_ms);
             *running += 1;
         }
         let incarnation = agent.incarnation + 1;

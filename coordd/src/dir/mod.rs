@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir as DirStream, FileType, Mode, OFlags, Stat, fchmod, fgetxattr_query, fstat,
+    AtFlags, Dir as DirStream, FileType, Mode, OFlags, Stat, fchmod, fgetxattr_query, fstat, fsync,
     mkdirat, open, openat, renameat_with, statat,
 };
 use rustix::io::Errno;
@@ -109,7 +109,11 @@ impl Dir {
             Err(error) => return Err(DirError::io("create", &path, error)),
         };
         match self.open_checked(name, &path, demand)? {
-            Some((dir, _)) if created => Ok((dir, Found::Created)),
+            Some((dir, _)) if created => {
+                // Its name is on disk before anything in it counts as kept.
+                fsync(&self.fd).map_err(|error| DirError::io("write", &self.path, error))?;
+                Ok((dir, Found::Created))
+            }
             Some((dir, found)) => Ok((dir, found)),
             None => Err(DirError::Missing { path }),
         }

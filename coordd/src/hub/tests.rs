@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::peer::Out;
+use proto::Reply;
 use proto::entry::{Entry, What};
 use std::io::Write as _;
 
@@ -47,7 +48,7 @@ async fn l2_a_viewer_gets_the_past_and_then_the_present_each_once() {
     for seq in 1..=2 {
         writeln!(file, "{}", serde_json::to_string(&entry(seq)).unwrap()).unwrap();
     }
-    let (hub, task) = Hub::new("b".into());
+    let (hub, task) = Hub::new("b".into(), Arc::new(Semaphore::new(1)));
     let _task = tokio::task::spawn(task);
     hub.publish("s", made("a"));
     let (handle, mut out) = Handle::new();
@@ -71,7 +72,7 @@ async fn l2_a_viewer_gets_the_past_and_then_the_present_each_once() {
 
 #[tokio::test]
 async fn a40_events_go_on_from_a_cursor_and_a_gap_is_said() {
-    let (hub, task) = Hub::new("b".into());
+    let (hub, task) = Hub::new("b".into(), Arc::new(Semaphore::new(1)));
     let _task = tokio::task::spawn(task);
     for n in 0..limits::EVENTS_KEPT_MAX + 10 {
         hub.publish("s", Event::Warning { text: n.to_string() });
@@ -92,7 +93,7 @@ async fn a40_events_go_on_from_a_cursor_and_a_gap_is_said() {
 
 #[tokio::test]
 async fn rel69_a_viewer_that_does_not_read_is_told_of_a_gap_and_holds_up_nobody() {
-    let (hub, task) = Hub::new("b".into());
+    let (hub, task) = Hub::new("b".into(), Arc::new(Semaphore::new(1)));
     let _task = tokio::task::spawn(task);
     let (slow, mut slow_out) = Handle::new();
     let (quick, mut quick_out) = Handle::new();
@@ -115,7 +116,7 @@ async fn rel69_a_viewer_that_does_not_read_is_told_of_a_gap_and_holds_up_nobody(
 
 #[tokio::test]
 async fn status_says_what_agents_are_doing() {
-    let (hub, task) = Hub::new("b".into());
+    let (hub, task) = Hub::new("b".into(), Arc::new(Semaphore::new(1)));
     let _task = tokio::task::spawn(task);
     hub.publish("s", made("a"));
     let activity = Activity {

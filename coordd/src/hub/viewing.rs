@@ -13,6 +13,17 @@ use proto::FromDaemon;
 use proto::event::Event;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// The task that sends a peer the past; it ends with what it is for.
+#[derive(Debug)]
+pub(super) struct Past(JoinHandle<()>);
+
+impl Drop for Past {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// Whose transcript a watcher sees, and how far.
 #[derive(Debug)]
@@ -66,25 +77,32 @@ impl Task {
             session: Some(viewer.session.clone()),
             view: Some(view),
             missed: 0,
+            past: None,
         };
+        // One past at a time for each peer: what it was being sent before is cut off.
         self.watchers.insert(peer, watcher);
-        let back = self.back.clone();
-        // Ends with the peer: its sends fail once the peer's task is gone.
-        tokio::task::spawn(async move {
-            let last = send_past(&handle, viewer).await;
+        let (back, reads) = (self.back.clone(), Arc::clone(&self.reads));
+        let past = tokio::task::spawn(async move {
+            let session = viewer.session.clone();
+            let last = {
+                let _place = reads.acquire().await;
+                send_past(&handle, viewer).await
+            };
+            handle.send(unnumbered(session, Event::CaughtUp {})).await;
             if let Some(said) = back.upgrade() {
                 let _told = said.send(Said::CaughtUp { peer, last }).await;
             }
         });
+        if let Some(watcher) = self.watchers.get_mut(&peer) {
+            watcher.past = Some(Past(past));
+        }
     }
 
     pub(super) fn caught_up(&mut self, peer: PeerId, last: u64) {
         let Some(watcher) = self.watchers.get_mut(&peer) else { return };
-        let session = watcher.session.clone().unwrap_or_default();
         let Some(view) = watcher.view.as_mut() else { return };
         let before = std::mem::replace(&mut view.state, State::Live { after: last });
         let agent = view.agent.clone();
-        watcher.tell(&Arc::new(unnumbered(session, Event::CaughtUp {})));
         if let State::CatchingUp { held, lost } = before {
             for (seq, message) in held {
                 watcher.entry(&agent, seq, &message);

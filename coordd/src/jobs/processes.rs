@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::cause::chain;
+use crate::failpoint::{self, Point};
 use crate::process::identity::Identity;
 use crate::process::spawn::{Spawned, Start};
 use crate::process::watch::{self, Ended};
@@ -22,6 +23,12 @@ const TRIES_MAX: u32 = 5;
 /// How long to wait before the first of them; doubled for each next one.
 const TRY_AGAIN_MS: u64 = 200;
 
+/// How often a process is looked for that no record names. It carries its mark as soon as its program runs; a start that
+/// the daemon's death cut off comes to that, or to nothing, in milliseconds.
+const FIND_LOOKS_MAX: u32 = 5;
+/// Between two looks.
+const FIND_AGAIN_MS: u64 = 100;
+
 /// Starts an agent's process, and stays with it to its end.
 pub(super) async fn spawn(world: World, bootstrap: Bootstrap, starts: &Semaphore) {
     let agent = AgentId(bootstrap.agent.clone());
@@ -37,13 +44,16 @@ pub(super) async fn spawn(world: World, bootstrap: Bootstrap, starts: &Semaphore
             return world.tell(Input::SpawnFailed { agent, incarnation, why }).await;
         }
     };
+    failpoint::reach(Point::AfterSpawn);
     tracing::info!(%agent, incarnation, pid = identity.pid, "an agent was started");
     let process = Process {
         pid: identity.pid,
         start_ticks: identity.start_ticks,
         boot_id: identity.boot_id.clone(),
     };
-    world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
+    if !failpoint::skips(Point::SpawnedReport) {
+        world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
+    }
     let ended = watch::child(child).await;
     report_end(world, agent, incarnation, Some(identity), ended, Some(dir)).await;
 }
@@ -101,14 +111,44 @@ pub(super) async fn watch(
     process: Option<Process>,
     dir: Option<PathBuf>,
 ) {
-    // The daemon died between starting it and writing it down. If it lives it says hello; if not, the core's
-    // deadline ends the waiting.
-    let Some(process) = process else { return };
-    let identity =
-        Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id };
+    let known = process.map(|it| Identity {
+        pid: it.pid,
+        start_ticks: it.start_ticks,
+        boot_id: it.boot_id,
+    });
+    let identity = match known {
+        Some(identity) => identity,
+        None => match find(&world, &agent, incarnation).await {
+            Some(identity) => identity,
+            None => {
+                let outcome = outcome_of(&world, dir.as_deref()).await;
+                let how = "never having been started".to_owned();
+                return world.tell(Input::Exited { agent, incarnation, how, outcome }).await;
+            }
+        },
+    };
     tracing::info!(%agent, incarnation, pid = identity.pid, state = ?identity.alive(), "expecting an agent back");
     let ended = watch::adopted(identity.clone()).await;
     report_end(world, agent, incarnation, Some(identity), ended, dir).await;
+}
+
+/// Looks for a process that was started just before the daemon died, and writes down which it is (rel-56, case D11): without
+/// that its end would never be seen, and it could not be ended.
+async fn find(world: &World, agent: &AgentId, incarnation: u32) -> Option<Identity> {
+    for look in 0..FIND_LOOKS_MAX {
+        if look > 0 {
+            tokio::time::sleep(Duration::from_millis(FIND_AGAIN_MS)).await;
+        }
+        let Some(identity) = Identity::of_agent(&agent.0) else { continue };
+        let process = Process {
+            pid: identity.pid,
+            start_ticks: identity.start_ticks,
+            boot_id: identity.boot_id.clone(),
+        };
+        world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
+        return Some(identity);
+    }
+    None
 }
 
 /// Ends a process with all that it started.
@@ -119,16 +159,17 @@ pub(super) async fn kill(
     process: Option<Process>,
     dir: Option<PathBuf>,
 ) {
-    let identity = process.map(|it| Identity {
+    let known = process.map(|it| Identity {
         pid: it.pid,
         start_ticks: it.start_ticks,
         boot_id: it.boot_id,
     });
-    if let Some(identity) = &identity {
+    // One that no record names is known by its mark.
+    if let Some(identity) = &known.or_else(|| Identity::of_agent(&agent.0)) {
         let end = kill::end_tree(identity.clone(), &agent.0, 0).await;
         tracing::info!(%agent, incarnation, killed = end.killed.len(), left = end.left, "an agent was killed");
     }
-    let outcome = outcome_of(dir.as_deref());
+    let outcome = outcome_of(&world, dir.as_deref()).await;
     world.tell(Input::Exited { agent, incarnation, how: "being killed".to_owned(), outcome }).await;
 }
 
@@ -155,17 +196,22 @@ async fn report_end(
             tracing::warn!(%agent, killed = end.killed.len(), left = end.left, "an agent left processes behind");
         }
     }
-    let outcome = outcome_of(dir.as_deref());
+    let outcome = outcome_of(&world, dir.as_deref()).await;
+    failpoint::reach(Point::AfterExit);
     tracing::info!(%agent, incarnation, how, "an agent's process ended");
     world.tell(Input::Exited { agent, incarnation, how, outcome }).await;
 }
 
-fn outcome_of(dir: Option<&Path>) -> Option<(u32, Outcome)> {
+/// What the process left on disk about its last run. What is damaged is set aside and said (rel-41); the run is then not
+/// over, and the next incarnation goes on in it.
+async fn outcome_of(world: &World, dir: Option<&Path>) -> Option<(u32, Outcome)> {
     let folder = crate::dir::Dir::base(dir?).ok()?;
     match outcome::last(&folder) {
         Ok(written) => written.map(|it| (it.run, translate::core_outcome(it.outcome))),
         Err(error) => {
-            tracing::warn!(error = chain(&error), "the outcome of a run cannot be read");
+            let aside = outcome::set_aside(&folder, &error);
+            let kept = aside.map(|it| format!("; it is kept as {}", it.display()));
+            world.degraded(format!("{}{}", chain(&error), kept.unwrap_or_default())).await;
             None
         }
     }

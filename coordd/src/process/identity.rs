@@ -33,6 +33,18 @@ impl Identity {
         Some(Self { pid, start_ticks: process.start_ticks, boot_id: boot_id() })
     }
 
+    /// Of the process of an agent that nobody wrote down: the oldest one that carries the agent's mark, since the agent's tools
+    /// carry it too and are younger. None when there is none.
+    pub(crate) fn of_agent(agent: &str) -> Option<Self> {
+        let mark = format!("{}={agent}", super::AGENT_ID).into_bytes();
+        let table = table::read_all();
+        let marked = table
+            .values()
+            .filter(|it| !it.is_dead && table::carries(it.pid, crate::dir::euid(), &mark));
+        let oldest = marked.min_by_key(|it| (it.start_ticks, it.pid))?;
+        Some(Self { pid: oldest.pid, start_ticks: oldest.start_ticks, boot_id: boot_id() })
+    }
+
     pub(crate) fn alive(&self) -> State {
         if self.boot_id != boot_id() {
             return State::Gone;
@@ -56,6 +68,11 @@ impl Identity {
 
 /// The kernel's id of this boot. Empty where it does not tell.
 pub(crate) fn boot_id() -> String {
+    // So that a test can tell the daemon that the machine was started anew.
+    #[cfg(feature = "failpoints")]
+    if let Ok(id) = std::env::var("COORDD_BOOT_ID") {
+        return id;
+    }
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|it| it.trim().to_owned())
         .unwrap_or_default()

@@ -8,7 +8,8 @@
 //! A process belongs to the agent if it is the agent's own, is below a member, is in the session that the agent leads, or
 //! is ours and carries the agent's mark in its environment. Where the agent's own process has ended before, its number and the number of
 //! its session prove nothing, and only the mark counts. Every signal goes through a pidfd that was checked against the
-//! start time in the table (rel-29, rel-32).
+//! start time in the table (rel-29, rel-32). What the store says is not enough either: the agent's own process must carry
+//! the mark too.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -88,7 +89,7 @@ struct Tree {
 
 impl Tree {
     fn new(identity: Identity, mark: Vec<u8>) -> Self {
-        let root = identity.pidfd();
+        let root = root_of(&identity, &mark);
         let is_verified = root.is_some();
         Self {
             identity,
@@ -234,6 +235,16 @@ impl Tree {
     }
 }
 
+/// The agent's own process, if it lives and is the agent's.
+fn root_of(identity: &Identity, mark: &[u8]) -> Option<OwnedFd> {
+    // In the middle of an exec a process has no environment.
+    let is_marked = table::carries(identity.pid, euid(), mark) || {
+        std::thread::sleep(Duration::from_millis(EXEC_MS));
+        table::carries(identity.pid, euid(), mark)
+    };
+    identity.pidfd().filter(|_| is_marked)
+}
+
 /// A descriptor of the process that was seen in the table, and of no later one.
 fn open_checked(process: &Process) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
@@ -362,6 +373,8 @@ mod tests {
             Identity { pid: 0, ..real.clone() },
             Identity { pid: 1, ..real.clone() },
             Identity { pid: u32::MAX, ..real.clone() },
+            // Right in all, and still not this agent's.
+            real.clone(),
         ];
         for identity in forged {
             let end = end_tree(identity, "another-agent", 0).await;

@@ -60,6 +60,14 @@ pub(crate) fn last(folder: &Dir) -> Result<Option<Written>, OutcomeError> {
     }
 }
 
+/// Keeps a file that is no outcome under another name, and returns that.
+pub(crate) fn set_aside(folder: &Dir, error: &OutcomeError) -> Option<PathBuf> {
+    let OutcomeError::NotAnOutcome { run, .. } = error else { return None };
+    let name = format!("outcome-{run}.json");
+    let aside = format!("{name}.corrupt-{}", crate::clock::wall_ms() / 1000);
+    folder.set_aside(&name, &aside).ok().map(|it| folder.path().join(it))
+}
+
 /// The run in a file's name. Only the one way to write a number counts.
 fn run_of(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("outcome-")?.strip_suffix(".json")?;

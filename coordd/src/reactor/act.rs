@@ -50,9 +50,10 @@ impl<S: Store> Reactor<S> {
             }
             Effect::Order { peer, order } => {
                 let order = match order {
-                    Order::Stop { by } => {
-                        proto::agent::Order::Stop { reason: format!("stopped by {by}") }
-                    }
+                    Order::Stop { by, keeps_run } => proto::agent::Order::Stop {
+                        reason: format!("stopped by {by}"),
+                        keep_run: keeps_run,
+                    },
                     Order::Interrupt => proto::agent::Order::Interrupt {},
                 };
                 self.tell(peer, FromDaemon::Order(order));
@@ -68,21 +69,12 @@ impl<S: Store> Reactor<S> {
             }
             Effect::OpenSession { session, create } => self.open_session(&session, create),
             Effect::RemoveSession { session, scratchpad: _, team, peer, call } => {
-                let Some(handle) = self.peers.get(&peer).cloned() else {
-                    self.jobs.push(Job::Session(SessionJob::Remove { session, team, reply: None }));
-                    return;
-                };
                 self.envs.forget(&session);
-                self.jobs.push(Job::Session(SessionJob::Remove {
-                    session,
-                    team,
-                    reply: Some((handle, call)),
-                }));
+                let reply = self.peers.get(&peer).cloned().map(|handle| (handle, call));
+                self.jobs.push(Job::Session(SessionJob::Remove { session, team, reply }));
             }
             Effect::WriteTeam { team } => {
-                if let Some((file, tasks)) = crate::jobs::team_file(&self.core, &team) {
-                    self.jobs.push(Job::Team(TeamJob::Write { file: Box::new(file), tasks }));
-                }
+                self.teams.changed(team);
             }
             Effect::RemoveTeam { team, session, peer, call } => {
                 let reply = self.peers.get(&peer).cloned().map(|handle| (handle, call));
@@ -161,20 +153,17 @@ impl<S: Store> Reactor<S> {
         let Some(agent) = self.core.durable.agents.get(id) else { return };
         let Some(session) = self.core.durable.sessions.get(&agent.session) else { return };
         // The scratchpad is looked at before every start: a cleaner may have taken it (rel-7).
-        if session.scratchpad.is_some() {
-            let tmp = self
-                .envs
-                .of(&session.id)
-                .get("CLAUDE_CODE_TMPDIR")
-                .filter(|it| !it.is_empty())
-                .cloned();
+        let open = session.scratchpad.is_some().then(|| {
+            let env = self.envs.of(&session.id);
+            let tmp = env.get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty()).cloned();
             let (id, cwd) = (session.id.clone(), session.cwd.clone());
-            self.jobs.push(Job::Session(SessionJob::Open { session: id, cwd, tmp, create: false }));
-        }
+            SessionJob::Open { session: id, cwd, tmp, create: false }
+        });
         let env = self.envs.of(&session.id);
-        let bootstrap = translate::bootstrap(&self.facts, session, agent, env);
+        let mut bootstrap = translate::bootstrap(&self.facts, session, agent, env);
+        bootstrap.not_begun = translate::not_begun(&self.core.durable, agent);
         tracing::info!(agent = %id, incarnation = agent.incarnation, session = %session.id, "starting an agent");
-        self.jobs.push(Job::Spawn { bootstrap: Box::new(bootstrap) });
+        self.jobs.push(Job::Spawn { bootstrap: Box::new(bootstrap), open });
     }
 
     /// Where a session's scratchpad is made, when its client said so.

@@ -29,8 +29,12 @@ pub(super) fn by_urgency(arrived: &mut Vec<Arrival>) -> Vec<Arrival> {
 
 fn rank(arrival: &Arrival) -> (Option<PeerId>, u8) {
     match arrival {
-        Arrival::Input(Input::Request { peer, .. }) => (Some(*peer), 2),
-        Arrival::Input(_) | Arrival::Alive(_) => (None, 0),
+        Arrival::Input(Input::Request { peer, .. }) | Arrival::Refused { peer, .. } => {
+            (Some(*peer), 2)
+        }
+        Arrival::Input(_) | Arrival::Alive(_) | Arrival::Degraded(_) | Arrival::TeamWritten(_) => {
+            (None, 0)
+        }
         Arrival::Opened { peer, .. } => (Some(*peer), 0),
         Arrival::Call { peer, call, .. } => {
             (Some(*peer), if is_urgent(&call.request) { 1 } else { 2 })
@@ -62,8 +66,10 @@ pub(super) fn name(input: &Input) -> &'static str {
         Input::Spawned { .. } => "spawned",
         Input::SpawnFailed { .. } => "spawn_failed",
         Input::Exited { .. } => "exited",
+        Input::EnvironmentChanged { .. } => "environment_changed",
         Input::ScratchpadReady { .. } => "scratchpad_ready",
         Input::TeamEdited { .. } => "team_edited",
+        Input::TaskEdited { .. } => "task_edited",
         Input::TeamRemoved { .. } => "team_removed",
         Input::Terminate { .. } => "terminate",
         Input::Tick => "tick",
@@ -89,8 +95,11 @@ mod tests {
         seen.iter()
             .map(|it| match it {
                 Arrival::Call { call, .. } => call.id,
-                Arrival::Closed { .. } | Arrival::Opened { .. } => 0,
-                Arrival::Input(_) | Arrival::Alive(_) => 99,
+                Arrival::Closed { .. } | Arrival::Opened { .. } | Arrival::Refused { .. } => 0,
+                Arrival::Input(_)
+                | Arrival::Alive(_)
+                | Arrival::Degraded(_)
+                | Arrival::TeamWritten(_) => 99,
             })
             .collect()
     }

@@ -14,6 +14,7 @@ mod crc;
 pub(crate) mod lock;
 mod open;
 mod rescue;
+pub(crate) mod reserve;
 pub(crate) mod sqlite;
 mod wal;
 

@@ -217,7 +217,8 @@ fn no_space_beside(path: &Path) -> bool {
     let probe = folder.join(".coordd-space");
     let tried = File::create(&probe).and_then(|mut file| {
         use std::io::Write as _;
-        file.write_all(&[0; 8192])?;
+        // As much as SQLite asks for in one piece.
+        file.write_all(&vec![0; 64 * 1024])?;
         file.sync_all()
     });
     // Only a probe: if it stays, the next one replaces it.

@@ -5,18 +5,22 @@
 //! <home>/.claude/tasks/<team>/<n>.json
 //! ```
 //!
-//! Each file is replaced in one step. What others change in `config.json` is noticed by [`watch`]; here only the last state that
+//! Each file is replaced in one step. What others change in them is noticed by [`watch`]; here only the last state that
 //! was right is kept, so that an edit can be told from a write of our own and damage can be undone. It must not decide
 //! what an edit means.
 
+mod events;
+mod judge;
+pub(crate) mod tasks;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use proto::team::{TaskFile, TeamFile};
+use proto::team::TeamFile;
 
+use self::tasks::KnownTasks;
 use crate::dir::{Content, Demand, Dir, DirError, FileError, Kept};
 
 const CONFIG: &str = "config.json";
@@ -24,7 +28,7 @@ const CONFIG: &str = "config.json";
 /// Longest team file that is read. A member takes a few hundred bytes.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Longest name of a team or a task.
+/// Longest name of a team.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Why a team's files cannot be used.
@@ -34,7 +38,7 @@ pub(crate) enum TeamFilesError {
         "{name:?} cannot be the name of a team; use at most {NAME_BYTES_MAX} of `a-z`, `0-9` and `-`, beginning with a letter or digit"
     )]
     BadTeam { name: String },
-    #[error("{id:?} cannot be the number of a task; use digits")]
+    #[error("{id:?} cannot be the number of a task; use a number from 1, without zeros before it")]
     BadTask { id: String },
     #[error("the folder for the files of teams cannot be used; mend what is named")]
     Folder { source: DirError },
@@ -50,8 +54,15 @@ pub(crate) enum TeamFilesError {
 #[derive(Debug)]
 pub(crate) struct TeamFiles {
     home: PathBuf,
-    /// By team. Held while its file is read or written, so that no write of ours looks like one of others.
-    known: Mutex<BTreeMap<String, Known>>,
+    /// Held while a file is read or written, so that no write of ours looks like one of others.
+    known: Mutex<State>,
+}
+
+/// The last right states, by team.
+#[derive(Debug, Default)]
+struct State {
+    teams: BTreeMap<String, Known>,
+    tasks: BTreeMap<String, KnownTasks>,
 }
 
 /// The last right state of a team file.
@@ -82,19 +93,22 @@ pub(crate) struct Removed {
 impl TeamFiles {
     /// The files below `<home>/.claude`. Nothing is made before something is written.
     pub(crate) fn new(home: &Path) -> Self {
-        Self { home: home.into(), known: Mutex::new(BTreeMap::new()) }
+        Self { home: home.into(), known: Mutex::default() }
     }
 
     #[cfg(test)]
     fn config_path(&self, team: &str) -> PathBuf {
-        self.teams_path().join(team).join(CONFIG)
+        self.path("teams").join(team).join(CONFIG)
     }
 
     /// Writes a team's file and makes its folders. The same again changes nothing.
     pub(crate) fn write_team(&self, team: &TeamFile) -> Result<Replaced, TeamFilesError> {
         let name = team_name(&team.name)?;
         let bytes = pretty(name, team)?;
-        let mut known = self.lock();
+        let mut state = self.lock();
+        state.tasks.entry(name.to_owned()).or_default();
+        let known = &mut state.teams;
+        self.folder("tasks", name)?;
         let folder = self.folder("teams", name)?;
         let failed = |source| TeamFilesError::Folder { source };
         folder.enter("inboxes", Demand::Repaired).map_err(failed)?;
@@ -107,11 +121,11 @@ impl TeamFiles {
                     _ if ours => Replaced::Ours,
                     Some(found) if found == *team => Replaced::Ours,
                     Some(found) => Replaced::Edited(found),
-                    None => Replaced::Damaged(set_aside(&folder, name)?),
+                    None => Replaced::Damaged(set_aside(&folder, name, CONFIG)?),
                 }
             }
             Err(FileError::Missing { .. }) => Replaced::Ours,
-            Err(_) => Replaced::Damaged(set_aside(&folder, name)?),
+            Err(_) => Replaced::Damaged(set_aside(&folder, name, CONFIG)?),
         };
         // Remembered first: a crash between the two is repaired by the next write.
         known.insert(name.to_owned(), Known { bytes: bytes.clone(), team: team.clone() });
@@ -119,19 +133,12 @@ impl TeamFiles {
         Ok(replaced)
     }
 
-    /// Writes a task's file. The same again changes nothing.
-    pub(crate) fn write_task(&self, team: &str, task: &TaskFile) -> Result<(), TeamFilesError> {
-        let team = team_name(team)?;
-        let name = task_file_name(&task.id)?;
-        let bytes = pretty(team, task)?;
-        write(&self.folder("tasks", team)?, team, &name, &bytes)
-    }
-
     /// Removes a team's folders. What is not there is fine; what cannot be removed is named, and a second call goes on.
     pub(crate) fn remove(&self, team: &str) -> Result<Removed, TeamFilesError> {
         let team = team_name(team)?;
-        let mut known = self.lock();
-        known.remove(team);
+        let mut state = self.lock();
+        state.teams.remove(team);
+        state.tasks.remove(team);
         let mut result = Removed::default();
         let Some(claude) = self.claude(false)? else { return Ok(result) };
         for kind in ["teams", "tasks"] {
@@ -154,13 +161,13 @@ impl TeamFiles {
         Ok(result)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in it is ever half changed.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn teams_path(&self) -> PathBuf {
-        self.home.join(".claude/teams")
+    fn path(&self, kind: &str) -> PathBuf {
+        self.home.join(".claude").join(kind)
     }
 
     /// The user's folder, which may be a link into another place and is left as it is.
@@ -200,14 +207,6 @@ fn team_name(name: &str) -> Result<&str, TeamFilesError> {
     }
 }
 
-fn task_file_name(id: &str) -> Result<String, TeamFilesError> {
-    if (1..=NAME_BYTES_MAX).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_digit()) {
-        Ok(format!("{id}.json"))
-    } else {
-        Err(TeamFilesError::BadTask { id: id.chars().take(NAME_BYTES_MAX).collect() })
-    }
-}
-
 /// As Claude Code writes it: indented by two, no line end.
 fn pretty(team: &str, value: &impl serde::Serialize) -> Result<Vec<u8>, TeamFilesError> {
     serde_json::to_vec_pretty(value)
@@ -233,11 +232,11 @@ fn write(dir: &Dir, team: &str, name: &str, bytes: &[u8]) -> Result<(), TeamFile
         .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })
 }
 
-/// Renames what stands in the place of a team file, and returns where it is now.
-fn set_aside(dir: &Dir, team: &str) -> Result<PathBuf, TeamFilesError> {
-    let new = format!("{CONFIG}.corrupt-{}", crate::clock::wall_ms() / 1000);
+/// Renames what stands in the place of a file of ours, and returns where it is now.
+fn set_aside(dir: &Dir, team: &str, name: &str) -> Result<PathBuf, TeamFilesError> {
+    let new = format!("{name}.corrupt-{}", crate::clock::wall_ms() / 1000);
     let name = dir
-        .set_aside(CONFIG, &new)
+        .set_aside(name, &new)
         .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })?;
     Ok(dir.path().join(name))
 }
@@ -247,6 +246,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+    use proto::team::TaskFile;
+
+    use super::tasks::TaskReplaced;
     use super::*;
 
     pub(super) fn team(name: &str, description: &str) -> TeamFile {
@@ -257,7 +259,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn task(id: &str, status: &str) -> TaskFile {
+    pub(super) fn task(id: &str, status: &str) -> TaskFile {
         serde_json::from_str(&format!(r#"{{"id":"{id}","subject":"x","status":"{status}"}}"#))
             .unwrap()
     }
@@ -271,7 +273,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
         assert_eq!(files.write_team(&team("alpha", "one")).unwrap(), Replaced::Ours);
-        files.write_task("alpha", &task("1", "pending")).unwrap();
+        assert_eq!(files.write_task("alpha", &task("1", "pending")).unwrap(), TaskReplaced::Ours);
         let config = home.path().join(".claude/teams/alpha/config.json");
         assert_eq!(files.config_path("alpha"), config);
         let text = fs::read_to_string(&config).unwrap();
@@ -343,7 +345,7 @@ mod tests {
             assert!(files.remove(name).is_err());
             assert!(files.write_task(name, &task("1", "pending")).is_err());
         }
-        for id in ["", "..", "1/2", "x", ".lock"] {
+        for id in ["", "..", "1/2", "x", ".lock", "0", "01", "+1", "4294967296"] {
             let mut task = task("1", "pending");
             task.id = id.to_owned();
             assert!(matches!(
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(files.remove("alpha").unwrap(), Removed::default());
         files.write_team(&team("alpha", "x")).unwrap();
         files.write_team(&team("beta", "x")).unwrap();
-        files.write_task("alpha", &task("1", "pending")).unwrap();
+        assert_eq!(files.write_task("alpha", &task("1", "pending")).unwrap(), TaskReplaced::Ours);
         fs::create_dir(home.path().join(".claude/teams/alpha/config.json.lock")).unwrap();
         let removed = files.remove("alpha").unwrap();
         let claude = home.path().join(".claude");
@@ -376,7 +378,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
         files.write_team(&team("alpha", "x")).unwrap();
-        files.write_task("alpha", &task("1", "pending")).unwrap();
+        assert_eq!(files.write_task("alpha", &task("1", "pending")).unwrap(), TaskReplaced::Ours);
         let folder = home.path().join(".claude/teams/alpha");
         fs::remove_dir_all(&folder).unwrap();
         symlink("/", &folder).unwrap();

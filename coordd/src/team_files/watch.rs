@@ -1,4 +1,4 @@
-//! Notices what others do to team files, and undoes what is no team file.
+//! Notices what others do to the files of teams and tasks, and has undone what is no such file.
 //!
 //! ```text
 //! event --quiet for a moment--> judge: same --> nothing
@@ -8,25 +8,23 @@
 //! ```
 //!
 //! One thread waits for events and judges. It never blocks on whoever is told: what cannot be handed over now waits, the last
-//! word of each team only. Where the kernel has no room for another watch, the files are looked at every few seconds.
+//! word of each file only. Where the kernel has no room for another watch, the files are looked at every few seconds.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode, EventKind, Flag};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
-use proto::team::TeamFile;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{CONFIG, FILE_BYTES_MAX, TeamFiles, TeamFilesError, parse, set_aside};
-use crate::dir::FileError;
+use super::TeamFiles;
+use super::events::{Signal, watcher};
+pub(crate) use super::judge::Outside;
+use super::judge::Verdict;
 
 /// How long a file must be left alone before it is judged.
 const QUIET_MS: u64 = 60;
@@ -46,28 +44,11 @@ const IDLE_MS: u64 = 60_000;
 /// Signals that wait for the thread. When they are more, all teams are looked at.
 const SIGNALS_MAX: usize = 256;
 
-/// What somebody else did to a team file.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outside {
-    /// It is another team file now.
-    Edited(TeamFile),
-    /// It was no team file. It was set aside, and the last right state written again.
-    Damaged { team: String, aside: PathBuf },
-    /// It was removed, and the last right state was written again.
-    Deleted { team: String },
-}
-
 /// Watches team files for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct TeamWatch {
     signals: Option<SyncSender<Signal>>,
     thread: Option<JoinHandle<()>>,
-}
-
-enum Signal {
-    Add(String),
-    Remove(String),
-    Changed(String),
 }
 
 impl TeamWatch {
@@ -128,58 +109,46 @@ impl Drop for TeamWatch {
     }
 }
 
-/// Turns events into the names of teams. It runs on the watcher's own thread and never waits.
-fn watcher(
-    files: &TeamFiles,
-    signals: SyncSender<Signal>,
-    missed: Arc<AtomicBool>,
-) -> notify::Result<RecommendedWatcher> {
-    let teams = files.teams_path();
-    notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let Ok(event) = event else {
-            missed.store(true, Ordering::Relaxed);
-            return;
-        };
-        if event.flag() == Some(Flag::Rescan) {
-            missed.store(true, Ordering::Relaxed);
-        }
-        if !is_change(event.kind) {
-            return;
-        }
-        for team in event.paths.iter().filter_map(|it| team_of(it, &teams)) {
-            if signals.try_send(Signal::Changed(team)).is_err() {
-                missed.store(true, Ordering::Relaxed);
-            }
-        }
-    })
-}
-
-/// Looking at a file is an event too, and ours would never end.
-fn is_change(kind: EventKind) -> bool {
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-        | EventKind::Any
-        | EventKind::Create(_)
-        | EventKind::Modify(_)
-        | EventKind::Remove(_)
-        | EventKind::Other => true,
-        EventKind::Access(_) => false,
-    }
-}
-
-/// The team whose file, or whose whole folder, a path is.
-fn team_of(path: &Path, teams: &Path) -> Option<String> {
-    let mut names = path.strip_prefix(teams).ok()?.iter();
-    let team = names.next()?.to_str()?;
-    let concerns = names.next().is_none_or(|it| it == OsStr::new(CONFIG));
-    (concerns && names.next().is_none()).then(|| team.to_owned())
-}
-
 #[derive(Default)]
 struct Watched {
     changed: Option<Change>,
     /// What could not be handed over yet.
     unsent: Option<Outside>,
+    tasks_changed: BTreeMap<u32, Change>,
+    tasks_unsent: BTreeMap<u32, Outside>,
+    tasks_deleted: BTreeSet<u32>,
+}
+
+impl Watched {
+    /// When to look at it again.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let is_unsent = self.unsent.is_some()
+            || !self.tasks_unsent.is_empty()
+            || !self.tasks_deleted.is_empty();
+        let retry = is_unsent.then(|| now + Duration::from_millis(RETRY_MS));
+        let changed = self.changed.iter().chain(self.tasks_changed.values());
+        changed.map(|it| it.due()).chain(retry).min()
+    }
+
+    /// Remembers what is to be told of a task: its last word, and what it was before the first one that was not told.
+    fn tell_task(&mut self, number: u32, outside: Outside) {
+        match outside {
+            Outside::TasksDeleted { numbers, .. } => self.tasks_deleted.extend(numbers),
+            Outside::TaskEdited(mut edit) => {
+                if let Some(Outside::TaskEdited(first)) = self.tasks_unsent.remove(&number) {
+                    edit.before = first.before;
+                }
+                self.tasks_unsent.insert(number, Outside::TaskEdited(edit));
+            }
+            other @ (Outside::TaskDamaged { .. }
+            | Outside::Edited(_)
+            | Outside::Damaged { .. }
+            | Outside::Deleted { .. }) => {
+                // An edit that waits is worth more than the news of damage, which is in the folder to see.
+                self.tasks_unsent.entry(number).or_insert(other);
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -189,6 +158,11 @@ struct Change {
 }
 
 impl Change {
+    /// One more, after the one before.
+    fn after(before: Option<&Self>, now: Instant) -> Self {
+        Self { first: before.map_or(now, |it| it.first), last: now }
+    }
+
     fn due(self) -> Instant {
         (self.last + Duration::from_millis(QUIET_MS)).min(self.latest())
     }
@@ -217,6 +191,8 @@ impl Judge {
                 Ok(Signal::Remove(team)) => self.remove(&team),
                 Ok(Signal::Add(team)) => self.add(&team),
                 Ok(Signal::Changed(team)) => self.changed(&team),
+                Ok(Signal::TaskChanged(team, Some(number))) => self.task_changed(&team, number),
+                Ok(Signal::TaskChanged(team, None)) => self.tasks_changed(&team),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -231,9 +207,11 @@ impl Judge {
                 let teams: Vec<_> = self.teams.keys().cloned().collect();
                 for team in &teams {
                     self.changed(team);
+                    self.tasks_changed(team);
                 }
             }
             self.judge_due();
+            self.judge_tasks_due();
             self.hand_over();
         }
     }
@@ -244,33 +222,55 @@ impl Judge {
         if self.is_polling {
             until = until.min(self.next_poll);
         }
-        for watched in self.teams.values() {
-            if let Some(change) = watched.changed {
-                until = until.min(change.due());
-            }
-            if watched.unsent.is_some() {
-                until = until.min(now + Duration::from_millis(RETRY_MS));
-            }
+        for due in self.teams.values().filter_map(|it| it.due(now)) {
+            until = until.min(due);
         }
         until.saturating_duration_since(now)
     }
 
     fn add(&mut self, team: &str) {
-        self.watch(team);
+        self.watch("teams", team);
+        let is_new = !self.teams.contains_key(team);
         self.teams.entry(team.to_owned()).or_default();
         self.changed(team);
+        if is_new {
+            self.tasks_changed(team);
+        }
     }
 
     fn remove(&mut self, team: &str) {
         self.teams.remove(team);
-        self.unwatch(team);
+        self.unwatch("teams", team);
+        self.unwatch("tasks", team);
     }
 
     fn changed(&mut self, team: &str) {
         let now = Instant::now();
         if let Some(watched) = self.teams.get_mut(team) {
-            let first = watched.changed.map_or(now, |it| it.first);
-            watched.changed = Some(Change { first, last: now });
+            watched.changed = Some(Change::after(watched.changed.as_ref(), now));
+        }
+    }
+
+    fn task_changed(&mut self, team: &str, number: u32) {
+        let now = Instant::now();
+        if let Some(watched) = self.teams.get_mut(team) {
+            let change = Change::after(watched.tasks_changed.get(&number), now);
+            watched.tasks_changed.insert(number, change);
+        }
+    }
+
+    /// Has all files of a team's tasks looked at. Their folder may be another one now.
+    fn tasks_changed(&mut self, team: &str) {
+        if !self.teams.contains_key(team) {
+            return;
+        }
+        self.unwatch("tasks", team);
+        // Watched first, so that no change falls between; the folder is made by the first look.
+        let found = self.files.task_numbers(team);
+        self.watch("tasks", team);
+        match found.and_then(|_| self.files.task_numbers(team)) {
+            Ok(numbers) => numbers.into_iter().for_each(|it| self.task_changed(team, it)),
+            Err(error) => tracing::warn!(team, %error, "the tasks of a team cannot be looked at"),
         }
     }
 
@@ -299,8 +299,8 @@ impl Judge {
             };
             if matches!(outside, Some(Outside::Deleted { .. })) {
                 // The folder may be another one now.
-                self.unwatch(&team);
-                self.watch(&team);
+                self.unwatch("teams", &team);
+                self.watch("teams", &team);
             }
             let watched = self.teams.entry(team).or_default();
             watched.changed = None;
@@ -308,26 +308,63 @@ impl Judge {
         }
     }
 
+    fn judge_tasks_due(&mut self) {
+        let now = Instant::now();
+        for (team, watched) in &mut self.teams {
+            let is_due = |it: &(&u32, &Change)| now >= it.1.due();
+            let due: Vec<_> =
+                watched.tasks_changed.iter().filter(is_due).map(|it| (*it.0, *it.1)).collect();
+            for (number, change) in due {
+                watched.tasks_changed.remove(&number);
+                match self.files.judge_task(team, number, now >= change.latest()) {
+                    Ok(Verdict::Same) => {}
+                    Ok(Verdict::Unsettled) => {
+                        let change = Change { last: now, ..change };
+                        watched.tasks_changed.insert(number, change);
+                    }
+                    Ok(Verdict::Outside(outside)) => watched.tell_task(number, outside),
+                    Err(error) => {
+                        tracing::warn!(team, number, %error, "a task file could not be looked at");
+                    }
+                }
+            }
+        }
+    }
+
     fn hand_over(&mut self) {
-        for watched in self.teams.values_mut() {
+        for (team, watched) in &mut self.teams {
             if let Some(outside) = watched.unsent.take()
                 && let Err(TrySendError::Full(outside)) = self.told.try_send(outside)
             {
                 watched.unsent = Some(outside);
             }
+            // In the order of their numbers: a new task may wait for one before it.
+            while let Some((number, outside)) = watched.tasks_unsent.pop_first() {
+                if let Err(TrySendError::Full(outside)) = self.told.try_send(outside) {
+                    watched.tasks_unsent.insert(number, outside);
+                    break;
+                }
+            }
+            if !watched.tasks_deleted.is_empty() {
+                let numbers = watched.tasks_deleted.iter().copied().collect();
+                let outside = Outside::TasksDeleted { team: team.clone(), numbers };
+                if !matches!(self.told.try_send(outside), Err(TrySendError::Full(_))) {
+                    watched.tasks_deleted.clear();
+                }
+            }
         }
     }
 
-    fn watch(&mut self, team: &str) {
-        let path = self.files.teams_path().join(team);
+    fn watch(&mut self, kind: &str, team: &str) {
+        let path = self.files.path(kind).join(team);
         let Some(watcher) = &mut self.watcher else { return };
         if let Err(error) = watcher.watch(&path, RecursiveMode::NonRecursive) {
             self.degrade(&error);
         }
     }
 
-    fn unwatch(&mut self, team: &str) {
-        let path = self.files.teams_path().join(team);
+    fn unwatch(&mut self, kind: &str, team: &str) {
+        let path = self.files.path(kind).join(team);
         if let Some(watcher) = &mut self.watcher
             && let Err(error) = watcher.unwatch(&path)
         {
@@ -344,62 +381,15 @@ impl Judge {
     }
 }
 
-enum Verdict {
-    Same,
-    /// No team file, but it may become one.
-    Unsettled,
-    Outside(Outside),
-}
-
-impl TeamFiles {
-    /// Compares a team's file with its last right state.
-    fn judge(&self, team: &str, is_final: bool) -> Result<Verdict, TeamFilesError> {
-        let mut all_known = self.lock();
-        let Some(known) = all_known.get_mut(team) else { return Ok(Verdict::Same) };
-        let folder = self.folder("teams", team)?;
-        let restore = |known: &[u8]| {
-            folder
-                .write_atomic(CONFIG, known)
-                .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })
-        };
-        let content = match folder.read(Path::new(CONFIG), FILE_BYTES_MAX) {
-            Ok(content) if content.bytes == known.bytes && !content.cut => {
-                return Ok(Verdict::Same);
-            }
-            Ok(content) => Some(content),
-            // A writer that replaces it may be between two steps.
-            Err(FileError::Missing { .. }) if !is_final => return Ok(Verdict::Unsettled),
-            Err(FileError::Missing { .. }) => {
-                restore(&known.bytes)?;
-                return Ok(Verdict::Outside(Outside::Deleted { team: team.to_owned() }));
-            }
-            Err(_) => None,
-        };
-        if let Some(found) = content.as_ref().and_then(|it| parse(it, team)) {
-            known.bytes = content.map(|it| it.bytes).unwrap_or_default();
-            if found == known.team {
-                return Ok(Verdict::Same);
-            }
-            known.team = found.clone();
-            return Ok(Verdict::Outside(Outside::Edited(found)));
-        }
-        if !is_final {
-            return Ok(Verdict::Unsettled);
-        }
-        let aside = set_aside(&folder, team)?;
-        restore(&known.bytes)?;
-        Ok(Verdict::Outside(Outside::Damaged { team: team.to_owned(), aside }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use proto::team::TeamFile;
     use tokio::sync::mpsc::{Receiver, channel};
     use tokio::time::timeout;
 
-    use super::super::tests::team;
+    use super::super::tests::{task, team};
     use super::*;
 
     struct Fixture {
@@ -581,18 +571,77 @@ mod tests {
         assert_eq!(outside, Outside::Edited(edited));
     }
 
-    #[test]
-    fn only_the_file_and_the_folder_concern_a_team() {
-        let of = |path: &str| team_of(Path::new(path), Path::new("/h/.claude/teams"));
-        assert_eq!(of("/h/.claude/teams/alpha").as_deref(), Some("alpha"));
-        assert_eq!(of("/h/.claude/teams/alpha/config.json").as_deref(), Some("alpha"));
-        for path in [
-            "/h/.claude/teams",
-            "/h/.claude/teams/alpha/inboxes",
-            "/h/.claude/teams/alpha/config.json/x",
-            "/x",
-        ] {
-            assert_eq!(of(path), None, "{path}");
+    /// An edit, a new one, damage and a removal, while we write too; and the whole folder at once.
+    #[tokio::test]
+    async fn t2_t4_what_others_do_to_tasks_is_told_and_what_we_do_is_not() {
+        let mut fixture = Fixture::new(10);
+        let folder = fixture.files.path("tasks").join("alpha");
+        let at = |number: u32| folder.join(format!("{number}.json"));
+        for status in ["pending", "in_progress", "pending"] {
+            for id in ["1", "2"] {
+                fixture.files.write_task("alpha", &task(id, status)).unwrap();
+            }
         }
+        fs::write(at(1), serde_json::to_string(&task("1", "completed")).unwrap()).unwrap();
+        let Outside::TaskEdited(edit) = fixture.next().await else { panic!() };
+        let before = edit.before.as_ref().map(|it| it.status.as_str());
+        assert_eq!(
+            (edit.number, before, edit.now.status.as_str()),
+            (1, Some("pending"), "completed")
+        );
+        let temporary = folder.join("3.json.tmp.0123abcd");
+        fs::write(&temporary, serde_json::to_string(&task("3", "pending")).unwrap()).unwrap();
+        fs::rename(temporary, at(3)).unwrap();
+        let Outside::TaskEdited(edit) = fixture.next().await else { panic!() };
+        assert_eq!((edit.number, edit.before), (3, None));
+        fs::write(at(2), "{").unwrap();
+        let Outside::TaskDamaged { number, aside, restored, .. } = fixture.next().await else {
+            panic!()
+        };
+        assert_eq!((number, fs::read_to_string(aside).unwrap().as_str(), restored), (2, "{", true));
+        fs::remove_dir_all(&folder).unwrap();
+        let mut gone = BTreeSet::new();
+        while gone.len() < 2 {
+            let Outside::TasksDeleted { numbers, .. } = fixture.next().await else { panic!() };
+            gone.extend(numbers);
+        }
+        assert_eq!(gone, [1, 2].into());
+        assert!(at(1).exists() && at(2).exists() && !at(3).exists());
+        fs::write(at(2), serde_json::to_string(&task("2", "completed")).unwrap()).unwrap();
+        let Outside::TaskEdited(edit) = fixture.next().await else { panic!() };
+        assert_eq!((edit.number, edit.now.status.as_str()), (2, "completed"));
+    }
+
+    #[tokio::test]
+    async fn t4_tasks_that_stand_when_a_team_is_first_watched_are_told() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".claude/tasks/alpha");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("7.json"), serde_json::to_string(&task("7", "pending")).unwrap())
+            .unwrap();
+        let files = Arc::new(TeamFiles::new(home.path()));
+        let (tell, mut told) = channel(10);
+        let watch = TeamWatch::start(Arc::clone(&files), tell).unwrap();
+        files.write_team(&team("alpha", "one")).unwrap();
+        watch.add("alpha");
+        let outside = timeout(Duration::from_secs(10), told.recv()).await.unwrap().unwrap();
+        let Outside::TaskEdited(edit) = outside else { panic!("{outside:?}") };
+        assert_eq!((edit.number, edit.before), (7, None));
+    }
+
+    #[test]
+    fn what_waits_to_be_told_of_a_task_is_its_last_word_and_where_it_came_from() {
+        let edit = |before: Option<&str>, now: &str| {
+            Outside::TaskEdited(Box::new(super::super::tasks::TaskEdit {
+                team: "alpha".to_owned(),
+                number: 1,
+                before: before.map(|it| task("1", it)),
+                now: task("1", now),
+            }))
+        };
+        let mut watched = Watched::default();
+        watched.tell_task(1, edit(Some("pending"), "in_progress"));
+        watched.tell_task(1, edit(Some("in_progress"), "completed"));
+        assert_eq!(watched.tasks_unsent.get(&1), Some(&edit(Some("pending"), "completed")));
     }
 }

@@ -1,7 +1,10 @@
 //! What a new agent process is told on its stdin.
 
 use super::{Facts, view};
+use coordd_core::Durable;
 use coordd_core::agent::Agent;
+use coordd_core::permission::Answer;
+use coordd_core::record::Keyed;
 use coordd_core::role::Role;
 use coordd_core::session::Session;
 use proto::agent::{AgentLimits, Bootstrap, Permissions};
@@ -48,5 +51,19 @@ pub(crate) fn bootstrap(
         limits,
         permissions,
         runs_before: agent.runs,
+        not_begun: Vec::new(),
     }
+}
+
+/// The calls of an agent that the user has not answered, or answered when the process that asked could not hear it. In that
+/// case the incarnation that comes next is told, and no other: it may begin them.
+pub(crate) fn not_begun(durable: &Durable, agent: &Agent) -> Vec<String> {
+    let asked = durable.keys.iter().filter(|((caller, _), _)| *caller == agent.id.0);
+    let calls = asked.filter_map(|((_, call), (keyed, _))| {
+        let Keyed::Permission(id) = keyed else { return None };
+        let question = durable.permissions.get(id)?;
+        let unheard = |it: &Answer| it.unheard_by > 0 && it.unheard_by + 1 == agent.incarnation;
+        question.answer.as_ref().is_none_or(unheard).then(|| call.clone())
+    });
+    calls.collect()
 }

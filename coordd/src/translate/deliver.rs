@@ -19,8 +19,8 @@ pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {
 
 fn read_as(core: &Core, message: &Message) -> (Origin, String) {
     match &message.kind {
-        Kind::Notification { agent, outcome, .. } => {
-            let it = notification(core, agent, outcome, message);
+        Kind::Notification { agent, outcome, thin, .. } => {
+            let it = notification(core, agent, outcome, *thin, message);
             let text = render(&it);
             (Origin::Notification { notification: it }, text)
         }
@@ -64,10 +64,10 @@ fn notification(
     core: &Core,
     agent: &AgentId,
     outcome: &Outcome,
+    thin: bool,
     message: &Message,
 ) -> Notification {
     // The message's own summary is cut for lists; the lead reads the reason whole.
-    let thin = message.summary.contains("(thin:");
     let last = LastRun { outcome: outcome.clone(), ended_ms: message.accepted_ms, thin };
     let agents = &core.durable.agents;
     let summary = agents

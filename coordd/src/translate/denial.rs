@@ -107,6 +107,10 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             let by: Vec<_> = by.iter().map(ToString::to_string).collect();
             say(Code::State, format!("task {task} waits for {}", list(&by)))
         }
+        Denial::TaskCycle { task } => {
+            say(Code::Invalid, format!("task {task} would in the end wait for itself"))
+                .hint("`coordctl task ls` shows what waits for what")
+        }
         Denial::TaskWithoutOwner { task } => {
             say(Code::Invalid, format!("task {task} has no owner"))
                 .hint("a task in progress needs one")

@@ -3,6 +3,7 @@
 use super::{Facts, view};
 use coordd_core::Core;
 use coordd_core::agent::Life;
+use coordd_core::denial::Denial;
 use coordd_core::effect::Event as It;
 use coordd_core::id::SessionId;
 use proto::event::Event;
@@ -68,12 +69,30 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
         It::TeamDeleted(name) => Event::TeamDeleted { name: name.to_string() },
         It::TaskChanged { team, task } => {
             let team = durable.teams.get(team)?;
-            Event::TaskChanged { task: view::task(team, team.tasks.get(task)?) }
+            Event::TaskChanged { task: view::task_row(team, team.tasks.get(task)?) }
         }
         It::Output => {
             let text = durable.sessions.get(session)?.output.as_ref()?;
             Event::Output { output: Json(serde_json::from_str(text).ok()?) }
         }
+        It::EditRefused { team, task, why } => {
+            let is_known = durable.teams.get(team)?.tasks.contains_key(task);
+            Event::Warning { text: edit_refused(team.as_str(), *task, why, is_known) }
+        }
         It::Warning(text) => Event::Warning { text: text.clone() },
     })
+}
+
+fn edit_refused(team: &str, task: u32, why: &Denial, is_known: bool) -> String {
+    let why = super::error_body(why);
+    let hint = if why.hint.is_empty() { String::new() } else { format!(" ({})", why.hint) };
+    let then = if is_known {
+        "the file was written again"
+    } else {
+        "the file stays where it is and is no task of the team"
+    };
+    format!(
+        "what was written into the file of task {task} of team {team} is not taken over: {}{hint}; {then}",
+        why.message
+    )
 }

@@ -7,14 +7,16 @@ mod bootstrap;
 mod deliver;
 mod denial;
 mod event;
+mod kept;
 mod request;
 mod response;
 pub(crate) mod view;
 
-pub(crate) use bootstrap::bootstrap;
+pub(crate) use bootstrap::{bootstrap, not_begun};
 pub(crate) use deliver::deliver;
 pub(crate) use denial::error_body;
 pub(crate) use event::event;
+pub(crate) use kept::SCRATCHPAD_LOST;
 pub(crate) use request::request;
 pub(crate) use response::response;
 

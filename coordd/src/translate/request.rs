@@ -67,8 +67,9 @@ pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, E
         }
         Wire::TaskList { team } => Request::TaskList { team },
         Wire::TaskGet { team, task } => Request::TaskGet { team, task },
-        Wire::TaskUpdate { team, task, status, owner } => {
-            Request::TaskUpdate { team, task, status: status.map(task_status), owner }
+        Wire::TaskUpdate { team, task, status, owner, blocked_by } => {
+            let status = status.map(task_status);
+            Request::TaskUpdate { team, task, status, owner, blocked_by }
         }
         Wire::ScratchpadList { session } => Request::ScratchpadList { session },
         Wire::ScratchpadShow { session, path } => Request::ScratchpadShow { session, path },

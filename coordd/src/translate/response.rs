@@ -1,5 +1,6 @@
 //! Answers, as responses: what the core named by ids is looked up here.
 
+use super::kept::{Kept, kept};
 use super::{Facts, outcome, usage, view};
 use coordd_core::Core;
 use coordd_core::answer::{Answer, SendRow};
@@ -40,11 +41,15 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
         Answer::Stopped { agents, bounced } => Response::Stopped { agents, bounced },
         Answer::Resumed { session: id, note, waiting_messages, interrupted } => {
             let it = durable.sessions.get(&id).ok_or_else(|| gone("session", &id))?;
+            let Kept { restored, restartable, lost } = kept(core, facts, it);
             Response::Resumed {
                 session: view::session(core, it),
                 note,
                 waiting_messages,
                 interrupted,
+                restored,
+                restartable,
+                lost,
             }
         }
         Answer::Sent(rows) => {
@@ -92,7 +97,9 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
         }
         Answer::Tasks(team) => {
             let it = durable.teams.get(&team).ok_or_else(|| gone("team", &team))?;
-            Response::Tasks { tasks: it.tasks.values().map(|task| view::task(it, task)).collect() }
+            Response::Tasks {
+                tasks: it.tasks.values().map(|task| view::task_row(it, task)).collect(),
+            }
         }
         Answer::Usage(session) => rows(core, session.as_ref()),
         Answer::RunRecorded { exit } => Response::RunRecorded { exit },

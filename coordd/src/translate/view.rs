@@ -16,6 +16,8 @@ use proto::view::{
     TaskView, TeamView,
 };
 
+/// How much of a task's description a list shows.
+const DESCRIPTION_CHARS_MAX: usize = 200;
 /// How much of a result a view shows.
 const RESULT_CHARS_MAX: usize = 1_000;
 
@@ -183,6 +185,16 @@ pub(crate) fn task_status(it: TaskStatus) -> view::TaskStatus {
         TaskStatus::InProgress => view::TaskStatus::InProgress,
         TaskStatus::Completed => view::TaskStatus::Completed,
     }
+}
+
+/// A task in a list or an event: `task_get` has the whole description.
+pub(crate) fn task_row(team: &Team, it: &Task) -> TaskView {
+    let mut row = task(team, it);
+    if let Some((end, _)) = row.description.char_indices().nth(DESCRIPTION_CHARS_MAX) {
+        row.description.truncate(end);
+        row.description.push('…');
+    }
+    row
 }
 
 /// A task waits only for what is not done: a finished one blocks nothing any more (T-4).

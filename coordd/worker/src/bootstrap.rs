@@ -77,13 +77,16 @@ pub(crate) fn become_independent() {
 
 /// Opens a session. coordd starts this process as the leader of its group, which cannot; so it goes back to its parent's
 /// group for a moment.
-fn lead_session() -> rustix::io::Result<()> {
-    if rustix::process::setsid().is_ok() {
+fn lead_session() -> nix::Result<()> {
+    use nix::unistd::{Pid, getpgid, getppid, setpgid, setsid};
+    if setsid().is_ok() {
         return Ok(());
     }
-    let parents = rustix::process::getpgid(rustix::process::getppid())?;
-    rustix::process::setpgid(None, Some(parents))?;
-    rustix::process::setsid().map(drop)
+    // A daemon that has died meanwhile leaves a parent whose group may be 0, outside of this pid namespace. Not with
+    // rustix, which takes that for impossible.
+    let parents = getpgid(Some(getppid()))?;
+    setpgid(Pid::from_raw(0), parents)?;
+    setsid().map(drop)
 }
 
 #[cfg(test)]

@@ -140,6 +140,24 @@ mod tests {
         assert_eq!(block, expected);
     }
 
+    /// What the coordinator's prompt promises of the block is what the block has.
+    #[test]
+    #[cfg(feature = "coordinator")]
+    fn c3_the_prompt_promises_what_the_block_holds() {
+        let prompt = include_str!("../prompts/coordinator.md");
+        let row = prompt.lines().find(|it| it.starts_with("| The user-context block |")).unwrap();
+        let block = sample(vec!["Bash"], Some("/tmp/s"));
+        for (promised, line) in [
+            ("workers' tools", "Worker tools:"),
+            ("MCP servers", "MCP servers:"),
+            ("skills", "Skills:"),
+            ("scratchpad path", "Scratchpad directory:"),
+            ("working directory", "Working directory:"),
+        ] {
+            assert_eq!(row.contains(promised), block.contains(line), "{promised}");
+        }
+    }
+
     #[test]
     fn s2_without_a_scratchpad_none_is_named() {
         assert!(!sample(vec!["Bash"], None).contains("Scratchpad"));

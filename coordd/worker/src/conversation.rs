@@ -52,7 +52,8 @@ pub(crate) struct RunSoFar {
     pub(crate) usage: Usage,
     /// Wall time between its first and last entry.
     pub(crate) lasted_ms: u64,
-    began_ms: u64,
+    /// When its first entry was made.
+    pub(crate) began_ms: u64,
 }
 
 /// The conversation so far.

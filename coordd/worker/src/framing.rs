@@ -16,6 +16,11 @@ const SHUTDOWN_REQUEST: &str = include_str!("../prompts/messages/shutdown-reques
 const OUT_OF_TURNS: &str = include_str!("../prompts/messages/out-of-turns.md");
 const CUT_OFF: &str = include_str!("../prompts/messages/cut-off.md");
 
+/// Where the message begins in the templates that hold one: it is their last paragraph.
+const TEXT_BEGINS: &str = "\n\n";
+/// Where it begins in a request to end.
+const REASON_BEGINS: &str = "<reason>";
+
 /// The lead of every session has this name.
 const LEAD_NAME: &str = "lead";
 
@@ -56,23 +61,32 @@ pub(crate) struct Reader {
     pub(crate) mode: Mode,
 }
 
+/// A message as the model reads it: coordd's own words, where it needs any, and the message after them.
+///
+/// They are separate, so that whoever looks at the conversation does not take coordd's words for the sender's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Framed {
+    pub(crate) before: Option<String>,
+    pub(crate) text: String,
+}
+
 /// The message as the model reads it.
-pub(crate) fn frame(mail: &Delivered, moment: &Moment, reader: Reader) -> String {
+pub(crate) fn frame(mail: &Delivered, moment: &Moment, reader: Reader) -> Framed {
     if mail.shutdown {
         return shutdown_request(mail, reader);
     }
+    let bare = |text: String| Framed { before: None, text };
     match (&mail.origin, moment) {
         (_, Moment::Task)
         | (Origin::System {}, Moment::Idle | Moment::Midway)
-        | (Origin::User {}, Moment::Idle) => mail.text.clone(),
+        | (Origin::User {}, Moment::Idle) => bare(mail.text.clone()),
         (Origin::Notification { notification }, _) => {
-            if mail.text.is_empty() {
-                render(notification)
-            } else {
-                mail.text.clone()
-            }
+            let written = mail.text.is_empty().then(|| render(notification));
+            bare(written.unwrap_or_else(|| mail.text.clone()))
         }
-        (Origin::User {}, Moment::Midway) => fill(MIDTURN_USER, &[("text", &mail.text)]),
+        (Origin::User {}, Moment::Midway) => {
+            framed(MIDTURN_USER, TEXT_BEGINS, &[("text", &mail.text)])
+        }
         (Origin::Agent { name }, Moment::Idle | Moment::Midway) => {
             agent_message(mail, name, reader)
         }
@@ -80,16 +94,38 @@ pub(crate) fn frame(mail: &Delivered, moment: &Moment, reader: Reader) -> String
     }
 }
 
-fn resumed(mail: &Delivered, origin: &Origin, status: &str, reader: Reader) -> String {
-    let text = match origin {
-        Origin::Agent { name } if is_own_lead(name, reader) => plain_body(name, &mail.text),
-        Origin::Agent { name } => agent_message(mail, name, reader),
-        Origin::User {} | Origin::System {} | Origin::Notification { .. } => mail.text.clone(),
-    };
-    fill(RESUMED, &[("status", status), ("from", &sender(origin, reader)), ("text", &text)])
+/// Fills a template, whose message begins where it says.
+fn framed(template: &str, begins: &str, values: &[(&str, &str)]) -> Framed {
+    match template.rfind(begins).map(|at| template.split_at(at)) {
+        Some((before, text)) => Framed {
+            before: Some(fill(before.trim_end(), values)),
+            text: fill(text.trim_start(), values),
+        },
+        None => Framed { before: None, text: fill(template, values) },
+    }
 }
 
-fn agent_message(mail: &Delivered, name: &str, reader: Reader) -> String {
+fn resumed(mail: &Delivered, origin: &Origin, status: &str, reader: Reader) -> Framed {
+    let Framed { before, text } = match origin {
+        Origin::Agent { name } if is_own_lead(name, reader) => {
+            Framed { before: None, text: plain_body(name, &mail.text) }
+        }
+        Origin::Agent { name } => agent_message(mail, name, reader),
+        Origin::User {} | Origin::System {} | Origin::Notification { .. } => {
+            Framed { before: None, text: mail.text.clone() }
+        }
+    };
+    let from = sender(origin, reader);
+    let mut all =
+        framed(RESUMED, TEXT_BEGINS, &[("status", status), ("from", &from), ("text", &text)]);
+    if let (Some(all), Some(more)) = (&mut all.before, before) {
+        all.push_str("\n\n");
+        all.push_str(&more);
+    }
+    all
+}
+
+fn agent_message(mail: &Delivered, name: &str, reader: Reader) -> Framed {
     let standing = if is_own_lead(name, reader) { STANDING_OF_LEAD } else { STANDING_OF_OTHERS };
     let (from, text) = (escaped(name), escaped_body(name, &mail.text));
     let values = [
@@ -98,10 +134,10 @@ fn agent_message(mail: &Delivered, name: &str, reader: Reader) -> String {
         ("message_id", &escaped(&mail.message)),
         ("text", &text),
     ];
-    fill(MIDTURN_AGENT, &values)
+    framed(MIDTURN_AGENT, TEXT_BEGINS, &values)
 }
 
-fn shutdown_request(mail: &Delivered, reader: Reader) -> String {
+fn shutdown_request(mail: &Delivered, reader: Reader) -> Framed {
     let who = sender(&mail.origin, reader);
     let from = match who.strip_prefix("the ") {
         Some(rest) => format!("The {rest}"),
@@ -115,7 +151,8 @@ fn shutdown_request(mail: &Delivered, reader: Reader) -> String {
     let reason = if reason.is_empty() { "none given" } else { &reason };
     // The daemon names the request after its message.
     let request_id = format!("shutdown-{}", mail.message);
-    fill(SHUTDOWN_REQUEST, &[("from", &from), ("request_id", &request_id), ("reason", reason)])
+    let values = [("from", from.as_str()), ("request_id", &request_id), ("reason", reason)];
+    framed(SHUTDOWN_REQUEST, REASON_BEGINS, &values)
 }
 
 fn is_own_lead(name: &str, reader: Reader) -> bool {
@@ -219,6 +256,12 @@ mod tests {
     const WORKER: Reader = Reader { role: Role::Worker, mode: Mode::Coordinator };
     const LEAD: Reader = Reader { role: Role::Coordinator, mode: Mode::Coordinator };
 
+    /// All that the model reads of it.
+    fn frame(mail: &Delivered, moment: &Moment, reader: Reader) -> String {
+        let Framed { before, text } = super::frame(mail, moment, reader);
+        before.map_or_else(|| text.clone(), |before| format!("{before}\n\n{text}"))
+    }
+
     fn mail(origin: Origin, text: &str) -> Delivered {
         Delivered { message: "m7".to_owned(), origin, text: text.to_owned(), shutdown: false }
     }
@@ -306,6 +349,29 @@ mod tests {
         assert!(framed.contains("from the agent b;") && framed.contains("\nx &lt;y&gt;\n"));
     }
 
+    /// Whoever looks at the conversation sees the sender's words, and coordd's as coordd's.
+    #[test]
+    fn n2_the_words_of_coordd_stand_apart_from_the_message() {
+        let moment = Moment::Resumed(status_words(RunStatus::Completed, ""));
+        for (origin, moment, reader, text) in [
+            (Origin::User {}, &Moment::Midway, LEAD, "a\n\nb"),
+            (Origin::User {}, &moment, WORKER, "a\n\nb"),
+            (agent("lead"), &moment, WORKER, "a\n\nb"),
+            (
+                agent("b"),
+                &moment,
+                WORKER,
+                "<agent-message from=\"b\" id=\"m7\">\na\n\nb\n</agent-message>",
+            ),
+        ] {
+            let framed = super::frame(&mail(origin, "a\n\nb"), moment, reader);
+            assert_eq!(framed.text, text);
+            let before = framed.before.unwrap();
+            assert!(!before.contains("a\n\nb") && !before.ends_with('\n'), "{before}");
+        }
+        assert_eq!(super::frame(&mail(agent("lead"), "x"), &Moment::Task, WORKER).before, None);
+    }
+
     #[test]
     fn n2_a_notification_is_put_in_as_coordd_wrote_it() {
         let notification = Notification {
@@ -329,6 +395,10 @@ mod tests {
         let framed = frame(&request, &Moment::Midway, WORKER);
         assert!(framed.starts_with("The coordinator asks you"), "{framed}");
         assert!(framed.contains("(request shutdown-m7)") && framed.contains("done &lt;now&gt;"));
+        assert_eq!(
+            super::frame(&request, &Moment::Midway, WORKER).text,
+            "<reason>done &lt;now&gt;</reason>"
+        );
         request.text.clear();
         assert!(frame(&request, &Moment::Idle, WORKER).contains("<reason>none given</reason>"));
     }

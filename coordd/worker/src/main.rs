@@ -2,11 +2,20 @@
 //!
 //! coordd starts it with one JSON document on stdin and nothing in its arguments or environment. It outlives coordd: it
 //! works on, and says what happened when coordd is back.
+//!
+//! ```text
+//! coordd-worker                         the agent process
+//! coordd-worker --version
+//! coordd-worker --check-rehearsal FILE  whether a script can be played
+//! coordd-worker --check-rules RULE…     whether permission rules can be read
+//!     for coordctl; they start nothing. Exit 0: yes; 1: no, and stderr has one line that says why
+//! ```
 
 mod bootstrap;
 mod context;
 mod conversation;
 mod definition;
+mod failpoint;
 #[cfg(test)]
 mod fake_daemon;
 mod framing;
@@ -19,6 +28,7 @@ mod runtime;
 mod tools;
 mod transcript;
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +52,12 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         None => {}
         Some("--version" | "-V") => return print_version(),
+        Some("--check-rehearsal") => {
+            return std::env::args_os()
+                .nth(2)
+                .map_or_else(usage, |file| checked(check_rehearsal(&file)));
+        }
+        Some("--check-rules") => return checked(check_rules(std::env::args_os().skip(2))),
         Some(_) => return usage(),
     }
     set_up_logs();
@@ -61,6 +77,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<Ending> {
     let boot = bootstrap::read()?;
     bootstrap::become_independent();
+    failpoint::arm(&boot);
     tracing::info!(
         agent = boot.agent,
         incarnation = boot.incarnation,
@@ -137,10 +154,70 @@ fn print_version() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn check_rehearsal(file: &OsStr) -> anyhow::Result<()> {
+    model::rehearsal::Rehearsal::load(Some(file.as_ref()))?;
+    Ok(())
+}
+
+fn check_rules(rules: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    for rule in rules {
+        let rule = rule.into_string().ok().context("a rule is not UTF-8; write it so")?;
+        tools::permissions::check_rule(&rule)?;
+    }
+    Ok(())
+}
+
+/// What came of a check that the agent would make, before there is an agent.
+#[expect(clippy::print_stderr, reason = "whoever called reads it there")]
+fn checked(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[expect(clippy::print_stderr, reason = "a person called the program by hand")]
 fn usage() -> ExitCode {
     eprintln!(
-        "error: coordd-worker takes no arguments\n\nhint: coordd starts it; to start an agent use `coordctl run` or `coordctl new`"
+        "error: coordd-worker takes no arguments but --version, --check-rehearsal FILE and --check-rules RULE…\n\nhint: coordd starts it; to start an agent use `coordctl run` or `coordctl new`"
     );
     ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R-6: what the agent would refuse is refused before there is one.
+    #[test]
+    fn r6_a_script_is_checked_as_the_agent_would() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("script.json");
+        let check = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            check_rehearsal(path.as_os_str())
+        };
+        assert!(check(r#"{"agents": [{"steps": [{"text": "hello"}]}]}"#).is_ok());
+        for bad in [
+            "{}",
+            r#"{"agents": [{"steps": [{"txt": "hello"}]}]}"#,
+            r#"{"agents": [{"steps": [{"text": "{{last}}"}]}]}"#,
+        ] {
+            let error = check(bad).unwrap_err().to_string();
+            assert!(error.contains("script.json:1:"), "{bad}: {error}");
+        }
+    }
+
+    /// W-3: so are rules, with the globs in them.
+    #[test]
+    fn w3_rules_are_checked_as_the_agent_would() {
+        let check = |rules: &[&str]| check_rules(rules.iter().map(OsString::from));
+        assert!(check(&["Bash(cargo test *)", "Edit(src/**)", "mcp__x__*"]).is_ok());
+        for bad in ["Bash(unclosed", "Ba sh", "", "Read(a[)"] {
+            assert!(check(&["Bash", bad]).is_err(), "{bad}");
+        }
+    }
 }

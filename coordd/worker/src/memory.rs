@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use proto::agent::Report;
-use proto::entry::What;
+use proto::entry::{Entry, What};
 
 use crate::conversation::Conversation;
 use crate::link::Link;
@@ -41,11 +41,27 @@ impl Memory {
 
     /// Appends what happened in a run, all or a beginning of it, and tells whoever watches.
     pub(crate) fn record(&mut self, run: u32, what: Vec<What>) -> Result<(), TranscriptError> {
-        for entry in self.transcript.append(run, now_ms(), what)? {
+        let entries = self.transcript.append(run, now_ms(), what)?;
+        self.take_in(entries);
+        Ok(())
+    }
+
+    /// Appends what happened in a run, all or nothing of it.
+    pub(crate) fn record_whole(
+        &mut self,
+        run: u32,
+        what: Vec<What>,
+    ) -> Result<(), TranscriptError> {
+        let entries = self.transcript.append_whole(run, now_ms(), what)?;
+        self.take_in(entries);
+        Ok(())
+    }
+
+    fn take_in(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
             self.conversation.push(&entry);
             self.link.report(Report::Entry { entry });
         }
-        Ok(())
     }
 
     /// Everything recorded is on disk afterwards.
@@ -55,6 +71,11 @@ impl Memory {
 
     pub(crate) fn conversation(&self) -> &Conversation {
         &self.conversation
+    }
+
+    /// How long ago the last run began.
+    pub(crate) fn run_age_ms(&self) -> u64 {
+        now_ms().saturating_sub(self.conversation.so_far().began_ms)
     }
 
     /// What the model has to be told first, if anything.

@@ -4,6 +4,7 @@
 //!   open --lock--> read --> a torn last line is cut off
 //!                      \--> a bad line in the middle: the file is set aside, its readable beginning is kept
 //!   append ... append --> sync --> acknowledge
+//!                             \--> a failed sync: nothing is appended or said to be on disk any more
 //! ```
 //!
 //! It must not interpret what it holds; that is [`crate::conversation`]'s. Two processes never write the same file.
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use proto::entry::{Entry, What};
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 /// The file's name in the agent's folder.
 pub(crate) const FILE_NAME: &str = "transcript.jsonl";
@@ -52,6 +54,12 @@ pub(crate) enum TranscriptError {
         #[source]
         source: std::io::Error,
     },
+    #[error(
+        "the transcript {} could not be brought to the disk: check the disk, then `coordctl stop` and `coordctl resume` the \
+         session",
+        path.display()
+    )]
+    Lost { path: PathBuf },
     #[error("an entry cannot be written as JSON")]
     Encode {
         #[source]
@@ -67,6 +75,21 @@ pub(crate) struct Transcript {
     next_seq: u64,
     /// Appended and not yet on disk.
     dirty: bool,
+    /// What the file holds is not known any more: after a failed sync the kernel may have dropped pages and say of the next
+    /// sync that all is well.
+    lost: bool,
+}
+
+/// A line of the file: an [`Entry`], and whether the next line belongs to the same step.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    seq: u64,
+    at_ms: u64,
+    run: u32,
+    what: What,
+    /// Without the line after it this one counts as torn. Other readers see an entry like any other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    goes_on: bool,
 }
 
 /// What was found.
@@ -81,9 +104,22 @@ pub(crate) struct Opened {
 impl Transcript {
     /// Opens the transcript in an agent's folder, or begins it.
     pub(crate) fn open(state_dir: &Path, now_ms: u64) -> Result<Opened, TranscriptError> {
+        Self::open_with(state_dir, now_ms, &sync_folder)
+    }
+
+    fn open_with(
+        state_dir: &Path,
+        now_ms: u64,
+        sync_folder: &dyn Fn(&Path) -> std::io::Result<()>,
+    ) -> Result<Opened, TranscriptError> {
         let path = state_dir.join(FILE_NAME);
         let mut file = open_locked(&path, OFlags::CREATE)?;
         let bytes = read_all(&mut file, &path)?;
+        if bytes.is_empty() {
+            // A new file is only there after a power cut if its folder says so.
+            sync_folder(state_dir)
+                .map_err(|source| TranscriptError::Write { path: path.clone(), source })?;
+        }
         let found = read_entries(&bytes);
         let next_seq = found.entries.last().map_or(1, |it| it.seq + 1);
         let entries = found.entries;
@@ -108,7 +144,7 @@ impl Transcript {
                 set_aside = Some(aside);
             }
         }
-        let transcript = Self { file, path, next_seq, dirty: false };
+        let transcript = Self { file, path, next_seq, dirty: false, lost: false };
         Ok(Opened { transcript, entries, set_aside })
     }
 
@@ -119,21 +155,45 @@ impl Transcript {
         at_ms: u64,
         what: Vec<What>,
     ) -> Result<Vec<Entry>, TranscriptError> {
+        self.write(run, at_ms, what, false)
+    }
+
+    /// Appends entries of a run, so that a crash keeps all or none of them.
+    pub(crate) fn append_whole(
+        &mut self,
+        run: u32,
+        at_ms: u64,
+        what: Vec<What>,
+    ) -> Result<Vec<Entry>, TranscriptError> {
+        self.write(run, at_ms, what, true)
+    }
+
+    fn write(
+        &mut self,
+        run: u32,
+        at_ms: u64,
+        what: Vec<What>,
+        whole: bool,
+    ) -> Result<Vec<Entry>, TranscriptError> {
+        if self.lost {
+            return Err(TranscriptError::Lost { path: self.path.clone() });
+        }
         let mut lines = Vec::new();
         let mut entries = Vec::with_capacity(what.len());
+        let mut left = what.len();
         for (what, seq) in what.into_iter().zip(self.next_seq..) {
-            let entry = Entry { seq, at_ms, run, what };
-            serde_json::to_writer(&mut lines, &entry)
+            left -= 1;
+            let line = Line { seq, at_ms, run, what, goes_on: whole && left > 0 };
+            serde_json::to_writer(&mut lines, &line)
                 .map_err(|source| TranscriptError::Encode { source })?;
             lines.push(b'\n');
-            entries.push(entry);
+            let Line { what, .. } = line;
+            entries.push(Entry { seq, at_ms, run, what });
         }
         let before = self.file.metadata().map(|it| it.len());
         if let Err(source) = self.file.write_all(&lines) {
             // Half a line must not stand in front of the next one.
-            if let Ok(len) = before {
-                drop(self.file.set_len(len));
-            }
+            self.lost = before.and_then(|len| self.file.set_len(len)).is_err();
             return Err(TranscriptError::Write { path: self.path.clone(), source });
         }
         self.next_seq += entries.len() as u64;
@@ -143,11 +203,14 @@ impl Transcript {
 
     /// Everything appended so far is on disk afterwards.
     pub(crate) fn sync(&mut self) -> Result<(), TranscriptError> {
+        if self.lost {
+            return Err(TranscriptError::Lost { path: self.path.clone() });
+        }
         if self.dirty {
-            // After a failed sync the kernel may have dropped the pages: it is not tried again.
-            self.file
-                .sync_data()
-                .map_err(|source| TranscriptError::Write { path: self.path.clone(), source })?;
+            if let Err(source) = self.file.sync_data() {
+                self.lost = true;
+                return Err(TranscriptError::Write { path: self.path.clone(), source });
+            }
             self.dirty = false;
         }
         Ok(())
@@ -185,7 +248,7 @@ struct Found {
 
 enum Rest {
     None,
-    /// One piece of a line, from a write that did not finish.
+    /// A piece of a line or of a step, from a write that did not finish.
     Torn,
     /// Good lines follow a bad one.
     Damaged,
@@ -193,28 +256,40 @@ enum Rest {
 
 fn read_entries(bytes: &[u8]) -> Found {
     let mut entries: Vec<Entry> = Vec::new();
-    let mut kept_len = 0;
+    // How far whole steps reach.
+    let (mut kept_count, mut kept_len, mut read_len) = (0, 0, 0);
+    let mut rest = Rest::None;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     for line in lines.by_ref() {
         let expected = entries.last().map_or(1, |it| it.seq + 1);
-        match read_entry(line) {
-            Some(entry) if entry.seq == expected => {
-                kept_len += line.len();
-                entries.push(entry);
+        match read_line(line) {
+            Some(Line { seq, at_ms, run, what, goes_on }) if seq == expected => {
+                read_len += line.len();
+                entries.push(Entry { seq, at_ms, run, what });
+                if !goes_on {
+                    (kept_count, kept_len) = (entries.len(), read_len);
+                }
             }
             // A whole entry out of its order is no torn write.
-            Some(_) => return Found { entries, kept_len, rest: Rest::Damaged },
+            Some(_) => {
+                rest = Rest::Damaged;
+                break;
+            }
             None => {
-                let good_follows = lines.any(|line| read_entry(line).is_some());
-                let rest = if good_follows { Rest::Damaged } else { Rest::Torn };
-                return Found { entries, kept_len, rest };
+                let good_follows = lines.any(|line| read_line(line).is_some());
+                rest = if good_follows { Rest::Damaged } else { Rest::Torn };
+                break;
             }
         }
     }
-    Found { entries, kept_len, rest: Rest::None }
+    if matches!(rest, Rest::None) && kept_count < entries.len() {
+        rest = Rest::Torn;
+    }
+    entries.truncate(kept_count);
+    Found { entries, kept_len, rest }
 }
 
-fn read_entry(line: &[u8]) -> Option<Entry> {
+fn read_line(line: &[u8]) -> Option<Line> {
     serde_json::from_slice(line.strip_suffix(b"\n")?).ok()
 }
 
@@ -230,9 +305,13 @@ fn replace_damaged(
     let mut file = open_locked(path, OFlags::CREATE | OFlags::EXCL)?;
     file.write_all(kept).and_then(|()| file.sync_all()).map_err(failed)?;
     if let Some(folder) = path.parent() {
-        File::open(folder).and_then(|it| it.sync_all()).map_err(failed)?;
+        sync_folder(folder).map_err(failed)?;
     }
     Ok((file, aside))
+}
+
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    File::open(folder).and_then(|it| it.sync_all())
 }
 
 #[cfg(test)]
@@ -285,6 +364,74 @@ mod tests {
         // Blocks that were allocated and never written read as zeros.
         std::fs::write(&path, [&whole[..last_at], &[0; 700]].concat()).unwrap();
         assert_eq!(Transcript::open(folder.path(), 1).unwrap().entries, written[..2]);
+    }
+
+    /// M-3: the words around a message and the message stay together, wherever a write is cut off.
+    #[test]
+    fn m3_a_step_of_several_entries_is_kept_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = filled(folder.path());
+        let path = folder.path().join(FILE_NAME);
+        let before_len = std::fs::read(&path).unwrap().len();
+        let mut opened = Transcript::open(folder.path(), 1).unwrap();
+        let step = vec![text("d"), text("e"), text("f")];
+        let step = opened.transcript.append_whole(2, 7, step).unwrap();
+        drop(opened);
+        let whole = std::fs::read(&path).unwrap();
+        for end in before_len..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            let opened = Transcript::open(folder.path(), 1).unwrap();
+            assert_eq!(opened.entries, before, "cut at {end}");
+            assert_eq!(opened.set_aside, None);
+            assert_eq!(std::fs::read(&path).unwrap().len(), before_len);
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(Transcript::open(folder.path(), 1).unwrap().entries, [before, step].concat());
+        // Whoever knows nothing of steps reads the same entries.
+        let read = String::from_utf8(whole).unwrap();
+        let read: Vec<Entry> = read.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+        assert_eq!(read.len(), 6);
+    }
+
+    /// M-3: after a failed sync the kernel may have dropped what was written, and the next sync would know nothing of it.
+    #[test]
+    fn a_failed_sync_is_not_made_good_by_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        filled(folder.path());
+        let mut transcript = Transcript::open(folder.path(), 1).unwrap().transcript;
+        // A device takes writes, and cannot be synced.
+        let device = File::options().append(true).open("/dev/null").unwrap();
+        let healthy = std::mem::replace(&mut transcript.file, device);
+        transcript.append(2, 7, vec![text("lost")]).unwrap();
+        assert!(matches!(transcript.sync(), Err(TranscriptError::Write { .. })));
+        transcript.file = healthy;
+        assert!(matches!(transcript.sync(), Err(TranscriptError::Lost { .. })));
+        let refused = transcript.append(2, 8, vec![text("after")]);
+        assert!(matches!(refused, Err(TranscriptError::Lost { .. })));
+        drop(transcript);
+        // Another process sees what there is, and goes on from there.
+        assert_eq!(Transcript::open(folder.path(), 1).unwrap().entries.len(), 3);
+    }
+
+    /// D-5: a new file outlives a power cut only when its folder is on disk too.
+    #[test]
+    fn d5_a_new_transcript_is_made_known_to_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let synced = std::cell::RefCell::new(Vec::new());
+        let sync = |path: &Path| {
+            synced.borrow_mut().push(path.to_owned());
+            sync_folder(path)
+        };
+        let mut opened = Transcript::open_with(folder.path(), 1, &sync).unwrap();
+        assert_eq!(*synced.borrow(), [folder.path()]);
+        opened.transcript.append(1, 5, vec![text("a")]).unwrap();
+        drop(opened);
+        Transcript::open_with(folder.path(), 1, &sync).unwrap();
+        assert_eq!(synced.borrow().len(), 1, "a file that is known is left alone");
+        let failing = |_: &Path| Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        let other = tempfile::tempdir().unwrap();
+        let refused = Transcript::open_with(other.path(), 1, &failing).unwrap_err();
+        assert!(matches!(refused, TranscriptError::Write { .. }), "{refused}");
     }
 
     #[test]

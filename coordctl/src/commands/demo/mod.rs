@@ -10,6 +10,7 @@ use super::run::{self, Ending, OnInterrupt};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::live::Sink;
+use crate::live::flow::Flow;
 use crate::push;
 use crate::terminal::{Paint, line};
 use crate::{expect, format, model, output};
@@ -237,7 +238,8 @@ impl Screen {
             output::note(text);
             return Ok(());
         }
-        Ok(output::print(&format!("{}\n", context.style.paint(paint, text)))?)
+        let text = Flow::new("", 0, context.style.columns).whole(text);
+        Ok(output::print(&format!("{}\n", context.style.paint(paint, &text)))?)
     }
 
     fn plain(&self, text: &str) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use crate::name::Name;
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route};
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route, settle};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -58,8 +58,11 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
         return Ok(Said::Later(Waiter::Ran(agent.id)));
     }
     let running = live.running_workers(call.durable, &session.id);
-    let waits_for = (running >= session.workers_running_max)
-        .then(|| format!("a place: {running} of {} workers run", session.workers_running_max));
+    let waits_for = if running >= session.workers_running_max {
+        Some(format!("a place: {running} of {} workers run", session.workers_running_max))
+    } else {
+        settle::starts_used_up(live, call.now)
+    };
     let note = if session.mode == Mode::Coordinator && !new.model.is_empty() {
         "`model` was ignored: in coordinator mode all workers use the session's model".to_owned()
     } else {

@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod control;
+mod kind;
 pub mod permissions;
 pub mod reports;
 pub mod sending;
@@ -20,46 +21,135 @@ use crate::{Durable, Effect, Live, Moment, Step};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use kind::Kind;
+
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
 #[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
     Ping,
     DaemonStatus,
-    DaemonStop { keep_agents: bool },
+    DaemonStop {
+        keep_agents: bool,
+    },
     SessionNew(NewSession),
     SessionList,
-    SessionShow { session: String },
-    SessionStop { session: String },
-    SessionResume { session: String, mode_variable: Option<String> },
-    SessionRemove { session: String, force: bool },
-    Prompt { session: String, agent: Option<String>, text: String },
-    Interrupt { session: String },
-    Send { session: String, to: To, body: Body, summary: String },
-    Receipt { message: String },
+    SessionShow {
+        session: String,
+    },
+    SessionStop {
+        session: String,
+    },
+    SessionResume {
+        session: String,
+        mode_variable: Option<String>,
+    },
+    SessionRemove {
+        session: String,
+        force: bool,
+    },
+    Prompt {
+        session: String,
+        agent: Option<String>,
+        text: String,
+    },
+    Interrupt {
+        session: String,
+    },
+    Send {
+        session: String,
+        to: To,
+        body: Body,
+        summary: String,
+    },
+    Receipt {
+        message: String,
+    },
     AgentSpawn(NewAgent),
-    AgentStop { agent: String },
-    AgentShow { agent: String },
-    Transcript { agent: String, from: u64, limit: u32 },
+    AgentStop {
+        agent: String,
+    },
+    AgentShow {
+        agent: String,
+    },
+    Transcript {
+        agent: String,
+        from: u64,
+        limit: u32,
+    },
     PermissionAsk(Question),
-    PermissionList { session: String },
-    PermissionAnswer { id: String, allow: bool, always: bool, reason: String },
-    StructuredOutput { output: String },
-    TeamCreate { session: String, name: String, description: String, agent_type: String },
-    TeamDelete { session: String },
+    PermissionList {
+        session: String,
+    },
+    PermissionAnswer {
+        id: String,
+        allow: bool,
+        always: bool,
+        reason: String,
+    },
+    StructuredOutput {
+        output: String,
+    },
+    TeamCreate {
+        session: String,
+        name: String,
+        description: String,
+        agent_type: String,
+    },
+    TeamDelete {
+        session: String,
+    },
     TeamList,
-    TeamShow { team: String },
-    TaskCreate { team: String, subject: String, description: String, blocked_by: Vec<u32> },
-    TaskList { team: String },
-    TaskGet { team: String, task: u32 },
-    TaskUpdate { team: String, task: u32, status: Option<TaskStatus>, owner: Option<String> },
-    ScratchpadList { session: String },
-    ScratchpadShow { session: String, path: String },
-    Usage { session: String },
-    Subscribe { session: String, after: Option<u64> },
-    Attach { session: String, agent: String, history: Option<u32> },
-    Acknowledge { messages: Vec<MessageId>, run: u32 },
-    RunEnded { run: u32, outcome: Outcome },
+    TeamShow {
+        team: String,
+    },
+    TaskCreate {
+        team: String,
+        subject: String,
+        description: String,
+        blocked_by: Vec<u32>,
+    },
+    TaskList {
+        team: String,
+    },
+    TaskGet {
+        team: String,
+        task: u32,
+    },
+    TaskUpdate {
+        team: String,
+        task: u32,
+        status: Option<TaskStatus>,
+        owner: Option<String>,
+        blocked_by: Option<Vec<u32>>,
+    },
+    ScratchpadList {
+        session: String,
+    },
+    ScratchpadShow {
+        session: String,
+        path: String,
+    },
+    Usage {
+        session: String,
+    },
+    Subscribe {
+        session: String,
+        after: Option<u64>,
+    },
+    Attach {
+        session: String,
+        agent: String,
+        history: Option<u32>,
+    },
+    Acknowledge {
+        messages: Vec<MessageId>,
+        run: u32,
+    },
+    RunEnded {
+        run: u32,
+        outcome: Outcome,
+    },
 }
 
 /// How a session is made.
@@ -123,132 +213,6 @@ pub enum Body {
     PlanApprovalResponse { request_id: String },
 }
 
-/// A request's name, without what it carries.
-#[expect(missing_docs, reason = "the variants are those of `Request`")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Ping,
-    DaemonStatus,
-    DaemonStop,
-    SessionNew,
-    SessionList,
-    SessionShow,
-    SessionStop,
-    SessionResume,
-    SessionRemove,
-    Prompt,
-    Interrupt,
-    Send,
-    Receipt,
-    AgentSpawn,
-    AgentStop,
-    AgentShow,
-    Transcript,
-    PermissionAsk,
-    PermissionList,
-    PermissionAnswer,
-    StructuredOutput,
-    TeamCreate,
-    TeamDelete,
-    TeamList,
-    TeamShow,
-    TaskCreate,
-    TaskList,
-    TaskGet,
-    TaskUpdate,
-    ScratchpadList,
-    ScratchpadShow,
-    Usage,
-    Subscribe,
-    Attach,
-    Acknowledge,
-    RunEnded,
-}
-
-impl Kind {
-    /// Every kind there is.
-    pub const ALL: [Self; 36] = [
-        Self::Ping,
-        Self::DaemonStatus,
-        Self::DaemonStop,
-        Self::SessionNew,
-        Self::SessionList,
-        Self::SessionShow,
-        Self::SessionStop,
-        Self::SessionResume,
-        Self::SessionRemove,
-        Self::Prompt,
-        Self::Interrupt,
-        Self::Send,
-        Self::Receipt,
-        Self::AgentSpawn,
-        Self::AgentStop,
-        Self::AgentShow,
-        Self::Transcript,
-        Self::PermissionAsk,
-        Self::PermissionList,
-        Self::PermissionAnswer,
-        Self::StructuredOutput,
-        Self::TeamCreate,
-        Self::TeamDelete,
-        Self::TeamList,
-        Self::TeamShow,
-        Self::TaskCreate,
-        Self::TaskList,
-        Self::TaskGet,
-        Self::TaskUpdate,
-        Self::ScratchpadList,
-        Self::ScratchpadShow,
-        Self::Usage,
-        Self::Subscribe,
-        Self::Attach,
-        Self::Acknowledge,
-        Self::RunEnded,
-    ];
-
-    /// The name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ping => "ping",
-            Self::DaemonStatus => "daemon_status",
-            Self::DaemonStop => "daemon_stop",
-            Self::SessionNew => "session_new",
-            Self::SessionList => "session_list",
-            Self::SessionShow => "session_show",
-            Self::SessionStop => "session_stop",
-            Self::SessionResume => "session_resume",
-            Self::SessionRemove => "session_remove",
-            Self::Prompt => "prompt",
-            Self::Interrupt => "interrupt",
-            Self::Send => "send",
-            Self::Receipt => "receipt",
-            Self::AgentSpawn => "agent_spawn",
-            Self::AgentStop => "agent_stop",
-            Self::AgentShow => "agent_show",
-            Self::Transcript => "transcript",
-            Self::PermissionAsk => "permission_ask",
-            Self::PermissionList => "permission_list",
-            Self::PermissionAnswer => "permission_answer",
-            Self::StructuredOutput => "structured_output",
-            Self::TeamCreate => "team_create",
-            Self::TeamDelete => "team_delete",
-            Self::TeamList => "team_list",
-            Self::TeamShow => "team_show",
-            Self::TaskCreate => "task_create",
-            Self::TaskList => "task_list",
-            Self::TaskGet => "task_get",
-            Self::TaskUpdate => "task_update",
-            Self::ScratchpadList => "scratchpad_list",
-            Self::ScratchpadShow => "scratchpad_show",
-            Self::Usage => "usage",
-            Self::Subscribe => "subscribe",
-            Self::Attach => "attach",
-            Self::Acknowledge => "acknowledge",
-            Self::RunEnded => "run_ended",
-        }
-    }
-}
-
 impl Request {
     /// Whether its answer may come later.
     pub(crate) fn may_wait(&self) -> bool {
@@ -257,48 +221,6 @@ impl Request {
         }
         let kinds = [Kind::SessionStop, Kind::SessionRemove, Kind::AgentStop, Kind::PermissionAsk];
         kinds.contains(&self.kind())
-    }
-
-    /// Which one it is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Ping => Kind::Ping,
-            Self::DaemonStatus => Kind::DaemonStatus,
-            Self::DaemonStop { .. } => Kind::DaemonStop,
-            Self::SessionNew(_) => Kind::SessionNew,
-            Self::SessionList => Kind::SessionList,
-            Self::SessionShow { .. } => Kind::SessionShow,
-            Self::SessionStop { .. } => Kind::SessionStop,
-            Self::SessionResume { .. } => Kind::SessionResume,
-            Self::SessionRemove { .. } => Kind::SessionRemove,
-            Self::Prompt { .. } => Kind::Prompt,
-            Self::Interrupt { .. } => Kind::Interrupt,
-            Self::Send { .. } => Kind::Send,
-            Self::Receipt { .. } => Kind::Receipt,
-            Self::AgentSpawn(_) => Kind::AgentSpawn,
-            Self::AgentStop { .. } => Kind::AgentStop,
-            Self::AgentShow { .. } => Kind::AgentShow,
-            Self::Transcript { .. } => Kind::Transcript,
-            Self::PermissionAsk(_) => Kind::PermissionAsk,
-            Self::PermissionList { .. } => Kind::PermissionList,
-            Self::PermissionAnswer { .. } => Kind::PermissionAnswer,
-            Self::StructuredOutput { .. } => Kind::StructuredOutput,
-            Self::TeamCreate { .. } => Kind::TeamCreate,
-            Self::TeamDelete { .. } => Kind::TeamDelete,
-            Self::TeamList => Kind::TeamList,
-            Self::TeamShow { .. } => Kind::TeamShow,
-            Self::TaskCreate { .. } => Kind::TaskCreate,
-            Self::TaskList { .. } => Kind::TaskList,
-            Self::TaskGet { .. } => Kind::TaskGet,
-            Self::TaskUpdate { .. } => Kind::TaskUpdate,
-            Self::ScratchpadList { .. } => Kind::ScratchpadList,
-            Self::ScratchpadShow { .. } => Kind::ScratchpadShow,
-            Self::Usage { .. } => Kind::Usage,
-            Self::Subscribe { .. } => Kind::Subscribe,
-            Self::Attach { .. } => Kind::Attach,
-            Self::Acknowledge { .. } => Kind::Acknowledge,
-            Self::RunEnded { .. } => Kind::RunEnded,
-        }
     }
 }
 
@@ -388,8 +310,8 @@ pub(crate) fn answer(
         }
         Request::TaskList { team } => tasks::list(call, &team),
         Request::TaskGet { team, task } => tasks::get(call, &team, task),
-        Request::TaskUpdate { team, task, status, owner } => {
-            tasks::update(call, step, &team, task, status, owner.as_deref())
+        Request::TaskUpdate { team, task, status, owner, blocked_by } => {
+            tasks::update(call, step, &team, task, status, owner.as_deref(), blocked_by)
         }
         Request::ScratchpadList { session } => sessions::scratchpad(call, step, &session, None),
         Request::ScratchpadShow { session, path } => {

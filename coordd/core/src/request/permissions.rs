@@ -2,6 +2,7 @@
 
 use super::control::one_or_all;
 use super::{Call, Said, Verdict};
+use crate::agent::Life;
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -25,6 +26,10 @@ pub(super) fn ask(
         question.input.len() + question.rule.len() + question.reason.len() + question.tool.len();
     if len > limits::QUESTION_LEN_MAX {
         return Err(Denial::TooLarge { field: "question", len, max: limits::QUESTION_LEN_MAX });
+    }
+    if question.rule.len() > limits::RULE_LEN_MAX {
+        let len = question.rule.len();
+        return Err(Denial::TooLarge { field: "rule", len, max: limits::RULE_LEN_MAX });
     }
     let open = call.durable.permissions.values().filter(|it| it.answer.is_none()).count();
     if open >= limits::QUESTIONS_OPEN_MAX {
@@ -85,7 +90,10 @@ pub(super) fn answer(
     if !rule.is_empty() {
         step.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
     }
-    let answer = permission::Answer { allow, reason, rule, at_ms: call.now.wall_ms };
+    // Where no process hears it, the next one is told that the call has not begun.
+    let asker = call.durable.agents.get(&open.agent).filter(|it| it.life != Life::Up);
+    let unheard_by = asker.map_or(0, |it| it.incarnation);
+    let answer = permission::Answer { allow, reason, rule, at_ms: call.now.wall_ms, unheard_by };
     step.record(Record::PermissionAnswered { id: open.id, answer });
     let event = Event::PermissionAnswered { id: open.id, allowed: allow };
     step.effect(Effect::Publish { session: open.session.clone(), event });

@@ -74,17 +74,18 @@ pub(super) fn send(
     body: &Body,
     summary: &str,
 ) -> Verdict {
+    // First: such an address needs no session of ours.
+    match to {
+        To::Uds => return Err(Denial::NotThereYet { what: "sending to `uds:` addresses" }),
+        To::Bridge => return Err(Denial::NotThereYet { what: "sending to `bridge:` addresses" }),
+        To::Everyone | To::Name(_) => {}
+    }
     let session = own_session(call, session)?;
     let state = call.durable.sessions.get(&session).map(|it| (it.state, it.name.to_string()));
     if let Some((SessionState::Stopped, name)) = state {
         return Err(Denial::SessionStopped { name });
     }
-    let everyone = match to {
-        To::Uds => return Err(Denial::NotThereYet { what: "sending to `uds:` addresses" }),
-        To::Bridge => return Err(Denial::NotThereYet { what: "sending to `bridge:` addresses" }),
-        To::Everyone => true,
-        To::Name(_) => false,
-    };
+    let everyone = *to == To::Everyone;
     if everyone && !matches!(body, Body::Text { .. }) {
         return Err(Denial::StructuredToMany);
     }
@@ -95,7 +96,8 @@ pub(super) fn send(
     for receiver in receivers {
         // M-5: one bad receiver does not stop the others, but a single one is told as the call's own failure.
         if let Err(denial) = mailbox::check(receiver, &text) {
-            if !everyone {
+            // Too long is too long for each of them.
+            if !everyone || matches!(denial, Denial::TooLarge { .. }) {
                 return Err(denial);
             }
             rows.push(SendRow::Refused {

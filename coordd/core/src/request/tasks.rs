@@ -5,10 +5,11 @@ use super::{Call, Said, Verdict};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
+use crate::name::Name;
 use crate::record::Keyed;
-use crate::task::{self, Task, TaskStatus};
+use crate::task::{self, Edit, Task, TaskStatus};
 use crate::team::Team;
-use crate::{Effect, Record, Step, limits, route};
+use crate::{Durable, Effect, Record, Step, limits, route};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -22,19 +23,18 @@ pub(super) fn create(
     blocked_by: Vec<u32>,
 ) -> Verdict {
     let team = find(call.durable, team)?;
-    if subject.trim().is_empty() {
-        return Err(Denial::Invalid { field: "subject", why: String::from("is empty") });
-    }
+    fits(&subject, &description)?;
+    has_room(team)?;
     let len = subject.len() + description.len();
-    if len > limits::SETTINGS_LEN_MAX {
-        return Err(Denial::TooLarge { field: "description", len, max: limits::SETTINGS_LEN_MAX });
+    let bytes: usize = team.tasks.values().map(|it| it.subject.len() + it.description.len()).sum();
+    if bytes + len > limits::TASKS_BYTES_MAX {
+        return Err(Denial::TooLarge {
+            field: "all tasks",
+            len: bytes + len,
+            max: limits::TASKS_BYTES_MAX,
+        });
     }
-    if team.tasks.len() >= limits::TASKS_PER_TEAM_MAX {
-        return Err(Denial::Full { what: "tasks in the team", max: limits::TASKS_PER_TEAM_MAX });
-    }
-    if let Some(missing) = blocked_by.iter().find(|id| !team.tasks.contains_key(*id)) {
-        return Err(Denial::NoSuch { what: "task", given: missing.to_string() });
-    }
+    let blocked_by = blockers(team, blocked_by)?;
     let task = Task {
         id: team.last_task + 1,
         subject,
@@ -45,6 +45,34 @@ pub(super) fn create(
     };
     call.remember(step, Keyed::Task(team.name.clone(), task.id));
     Ok(put(step, team, task))
+}
+
+fn fits(subject: &str, description: &str) -> Result<(), Denial> {
+    if subject.trim().is_empty() {
+        return Err(Denial::Invalid { field: "subject", why: String::from("is empty") });
+    }
+    let len = subject.len() + description.len();
+    if len > limits::SETTINGS_LEN_MAX {
+        return Err(Denial::TooLarge { field: "description", len, max: limits::SETTINGS_LEN_MAX });
+    }
+    Ok(())
+}
+
+fn has_room(team: &Team) -> Result<(), Denial> {
+    if team.tasks.len() >= limits::TASKS_PER_TEAM_MAX {
+        return Err(Denial::Full { what: "tasks in the team", max: limits::TASKS_PER_TEAM_MAX });
+    }
+    Ok(())
+}
+
+/// The tasks that are to be done first: each once, and each there is.
+fn blockers(team: &Team, mut given: Vec<u32>) -> Result<Vec<u32>, Denial> {
+    given.sort_unstable();
+    given.dedup();
+    match given.iter().find(|id| !team.tasks.contains_key(*id)) {
+        Some(missing) => Err(Denial::NoSuch { what: "task", given: missing.to_string() }),
+        None => Ok(given),
+    }
 }
 
 /// Records a task, and answers with it.
@@ -80,12 +108,96 @@ pub(super) fn update(
     id: u32,
     status: Option<TaskStatus>,
     owner: Option<&str>,
+    blocked_by: Option<Vec<u32>>,
 ) -> Verdict {
     let team = find(call.durable, team)?;
+    let blocked_by = blocked_by.map(|given| blockers(team, given)).transpose()?;
     let owner = match owner {
         None | Some("") => owner.map(String::from),
         Some(name) => Some(route::agent_in(call.durable, &team.session, name)?.name.to_string()),
     };
-    let task = task::updated(team, one(team, id)?, status, owner.as_deref())?;
+    let task = task::updated(team, one(team, id)?, status, owner.as_deref(), blocked_by)?;
     Ok(put(step, team, task))
+}
+
+/// Takes over what others wrote into a task's file (T-2), by the same rules as what is asked for. What is against them is said
+/// instead. Either way the files are written again, since they are ours.
+pub(crate) fn edited(
+    durable: &Durable,
+    step: &mut Step,
+    disk_full: bool,
+    (name, id): (&Name, u32),
+    edit: Edit,
+) {
+    let Some(team) = durable.teams.get(name).filter(|it| !it.deleting) else { return };
+    let event = match as_edited(durable, disk_full, team, id, edit) {
+        Ok(task) if team.tasks.get(&id) == Some(&task) => None,
+        Ok(task) => {
+            step.record(Record::TaskPut { team: name.clone(), task });
+            Some(Event::TaskChanged { team: name.clone(), task: id })
+        }
+        Err(why) => Some(Event::EditRefused { team: name.clone(), task: id, why }),
+    };
+    step.effect(Effect::WriteTeam { team: name.clone() });
+    if let Some(event) = event {
+        step.effect(Effect::Publish { session: team.session.clone(), event });
+    }
+}
+
+fn as_edited(
+    durable: &Durable,
+    disk_full: bool,
+    team: &Team,
+    id: u32,
+    edit: Edit,
+) -> Result<Task, Denial> {
+    let mut task = match team.tasks.get(&id) {
+        Some(task) => task.clone(),
+        None if disk_full => return Err(Denial::DiskFull),
+        None => from_outside(team, id)?,
+    };
+    let Edit { subject, description, status, owner, blocked_by } = edit;
+    task.subject = subject.unwrap_or(task.subject);
+    task.description = description.unwrap_or(task.description);
+    fits(&task.subject, &task.description)?;
+    let blocked_by = blocked_by.map(|given| blockers(team, given)).transpose()?;
+    let owner = owner.map(|given| owner_outside(durable, team, given)).transpose()?;
+    task::updated(team, &task, status, owner.as_deref(), blocked_by)
+}
+
+/// A task that others made, before anything is known of it.
+fn from_outside(team: &Team, id: u32) -> Result<Task, Denial> {
+    has_room(team)?;
+    let first = team.last_task.saturating_add(1);
+    let last = team.last_task.saturating_add(limits::TASK_GAP_MAX);
+    if !(first..=last).contains(&id) {
+        let why = format!("must be from {first} to {last} for a new task");
+        return Err(Denial::Invalid { field: "id", why });
+    }
+    Ok(Task {
+        id,
+        subject: String::new(),
+        description: String::new(),
+        status: TaskStatus::Pending,
+        owner: None,
+        blocked_by: Vec::new(),
+    })
+}
+
+/// An owner as others name it: an agent under its own name, or somebody whom only they know.
+fn owner_outside(durable: &Durable, team: &Team, given: String) -> Result<String, Denial> {
+    let (len, max) = (given.len(), limits::OWNER_LEN_MAX);
+    if len > max {
+        return Err(Denial::TooLarge { field: "owner", len, max });
+    }
+    if given.chars().any(char::is_control) {
+        return Err(Denial::Invalid {
+            field: "owner",
+            why: String::from("has control characters"),
+        });
+    }
+    Ok(match route::agent_in(durable, &team.session, &given) {
+        Ok(agent) => agent.name.to_string(),
+        Err(_) => given,
+    })
 }

@@ -5,6 +5,7 @@ use super::{Call, Said, Verdict};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
+use crate::name::Name;
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::team::{Team, folder_name};
@@ -104,4 +105,21 @@ pub(super) fn find<'a>(durable: &'a Durable, given: &str) -> Result<&'a Team, De
 
 pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {
     find(call.durable, given).map(|it| Said::Now(Answer::Team(it.name.clone())))
+}
+
+/// Somebody else changed the team's file in a way that makes sense.
+pub(crate) fn edited(
+    durable: &Durable,
+    step: &mut Step,
+    team: Name,
+    description: String,
+    outside: String,
+) {
+    let differs = |it: &&Team| it.description != description || it.outside != outside;
+    let Some(it) = durable.teams.get(&team).filter(differs) else { return };
+    let session = it.session.clone();
+    step.record(Record::TeamEdited { team: team.clone(), description, outside });
+    // Written again, since the members are ours to say.
+    step.effect(Effect::WriteTeam { team: team.clone() });
+    step.effect(Effect::Publish { session, event: Event::TeamChanged(team) });
 }

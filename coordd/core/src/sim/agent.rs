@@ -92,6 +92,7 @@ pub(super) struct OpenCall {
 }
 
 /// A process.
+#[expect(clippy::struct_excessive_bools, reason = "what is wrong with it, and what it was told")]
 pub(super) struct Process {
     pub(super) role: Role,
     pub(super) token: String,
@@ -112,6 +113,8 @@ pub(super) struct Process {
     mail: Vec<MessageId>,
     to_acknowledge: Vec<(MessageId, u32)>,
     stop: bool,
+    /// Whether the stop leaves the run open.
+    keep_run: bool,
     leave: bool,
     interrupt: bool,
     tool_call: Option<u64>,
@@ -142,6 +145,7 @@ impl Process {
             mail: Vec::new(),
             to_acknowledge: Vec::new(),
             stop: false,
+            keep_run: false,
             leave: false,
             interrupt: false,
             tool_call: None,
@@ -195,16 +199,12 @@ impl Process {
             self.call(None, Request::Acknowledge { messages, run });
             return Act::Worked;
         }
-        if folder.run_is_open() {
-            self.work(name, folder, random, calm)
-        } else {
-            self.rest(folder)
-        }
+        if folder.run_is_open() { self.work(name, folder, random, calm) } else { self.rest(folder) }
     }
 
     /// It was told to end.
     fn wind_up(&mut self, folder: &mut Folder, random: &mut Random) -> Act {
-        if folder.run_is_open() && random.one_in(2) {
+        if folder.run_is_open() && !self.keep_run && random.one_in(2) {
             folder.end_run(Status::Killed);
             return Act::Worked;
         }
@@ -288,18 +288,21 @@ impl Process {
                     self.mail.push(message);
                 }
             }
-            FromDaemon::Order(Order::Stop { .. }) => self.stop = true,
+            FromDaemon::Order(Order::Stop { keeps_run, .. }) => {
+                self.stop = true;
+                self.keep_run = keeps_run;
+            }
             FromDaemon::Order(Order::Interrupt) => self.interrupt = true,
             FromDaemon::Reply { outcome: Err(Denial::ShuttingDown), .. } => {}
-            FromDaemon::Reply { call, outcome } => self.answered(call, outcome, folder),
+            FromDaemon::Reply { call, outcome } => self.answered(call, &outcome, folder),
         }
         Act::Worked
     }
 
-    fn answered(&mut self, call: u64, outcome: Result<Answer, Denial>, folder: &mut Folder) {
+    fn answered(&mut self, call: u64, outcome: &Result<Answer, Denial>, folder: &mut Folder) {
         let was_open = self.open.remove(&call);
         let open = was_open.expect("a call was answered that was not open, or was answered twice");
-        if let Ok(Answer::Ran { agent, .. }) = &outcome {
+        if let Ok(Answer::Ran { agent, .. }) = outcome {
             folder.ran.insert(agent.clone());
         }
         if self.tool_call == Some(call) {

@@ -83,7 +83,10 @@ impl Oracle {
             Record::MessagePut { message } => self.accept(message),
             Record::MessagesConsumed { agent, messages, .. } => {
                 for id in messages {
-                    assert!(has(agent, *id), "{id} is not in the conversation that it is said to be in");
+                    assert!(
+                        has(agent, *id),
+                        "{id} is not in the conversation that it is said to be in"
+                    );
                     self.finish(*id, State::Consumed);
                 }
             }
@@ -105,15 +108,19 @@ impl Oracle {
                 let before = self.keys.insert(name, (to.clone(), true_ms, *at_ms));
                 assert!(before.is_none(), "A39: {key} of {caller} had its effect twice");
             }
-            Record::Forgotten { before_ms } => self.keys.retain(|(caller, key), (_, put_ms, at_ms)| {
-                let agent = before.agents.get(&AgentId(caller.clone()));
-                let kept = *at_ms >= *before_ms || agent.is_some_and(Agent::run_is_open);
-                let age = true_ms - *put_ms;
-                assert!(kept || age >= KEY_KEPT_MS, "{key} is forgotten after {age} ms");
-                kept
-            }),
+            Record::Forgotten { before_ms } => self.forget(before, *before_ms, true_ms),
             _ => {}
         }
+    }
+
+    fn forget(&mut self, before: &Durable, before_ms: u64, true_ms: u64) {
+        self.keys.retain(|(caller, key), (_, put_ms, at_ms)| {
+            let agent = before.agents.get(&AgentId(caller.clone()));
+            let kept = *at_ms >= before_ms || agent.is_some_and(Agent::run_is_open);
+            let age = true_ms - *put_ms;
+            assert!(kept || age >= KEY_KEPT_MS, "{key} is forgotten after {age} ms");
+            kept
+        });
     }
 
     fn accept(&mut self, message: &Message) {
@@ -160,12 +167,13 @@ impl Oracle {
                 }
                 Some(_) => {}
                 None => {
-                    let is_kept = durable.agents[to].parked || session.state == SessionState::Stopped;
+                    let is_kept =
+                        durable.agents[to].parked || session.state == SessionState::Stopped;
                     assert!(is_kept && !all_spoken_to, "M-3: {id} reached nobody");
                 }
             }
         }
-        for ((agent, run), _) in &oracle.ended {
+        for (agent, run) in oracle.ended.keys() {
             if let Some(agent) = durable.agents.get(agent).filter(|it| it.role == Role::Worker) {
                 oracle.told(world, agent, *run);
             }

@@ -6,6 +6,7 @@ use crate::id::PeerId;
 use crate::request::{Body, NewSession, Request, To};
 use crate::task::TaskStatus;
 use crate::{Input, limits};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -33,11 +34,11 @@ impl User {
         self.unsent_from = 0;
     }
 
-    pub(super) fn take(&mut self, what: FromDaemon) {
+    pub(super) fn take(&mut self, what: &FromDaemon) {
         match what {
             FromDaemon::Welcome => self.is_welcome = true,
             FromDaemon::Reply { call, .. } => {
-                let open = self.open.remove(&call).expect("an answer to no open call");
+                let open = self.open.remove(call).expect("an answer to no open call");
                 if open.key.is_some() {
                     self.done.push(open);
                 }
@@ -68,10 +69,12 @@ impl World {
                 continue;
             };
             let user = &mut self.users[at];
-            let Some(wire) = self.wires.get_mut(&peer).filter(|_| user.is_welcome) else { continue };
+            let Some(wire) = self.wires.get_mut(&peer).filter(|_| user.is_welcome) else {
+                continue;
+            };
             for (call, open) in user.open.range(user.unsent_from..) {
                 let (key, request) = (open.key.clone(), open.request.clone());
-                wire.push_back(Frame::Call { call: *call, key, request });
+                wire.push_back(Frame::Call { call: *call, key, request: Box::new(request) });
                 user.unsent_from = call + 1;
                 any = true;
             }
@@ -79,7 +82,15 @@ impl World {
         if self.is_calm && self.users[0].open.is_empty() {
             let open = self.core.durable.permissions.values().find(|it| it.answer.is_none());
             if let Some(id) = open.map(|it| it.id.to_string()) {
-                self.wish(0, Request::PermissionAnswer { id, allow: true, always: true, reason: String::new() });
+                self.wish(
+                    0,
+                    Request::PermissionAnswer {
+                        id,
+                        allow: true,
+                        always: true,
+                        reason: String::new(),
+                    },
+                );
                 any = true;
             }
         }
@@ -112,7 +123,7 @@ impl World {
         let few = self.core.durable.sessions.len() < 2;
         let request = match self.random.below(32) {
             0 if few => self.new_session(),
-            1..=20 if self.core.durable.sessions.is_empty() => self.new_session(),
+            1..=19 if self.core.durable.sessions.is_empty() => self.new_session(),
             0..=8 => {
                 let agent = self.random.one_in(4).then(|| self.name());
                 Request::Prompt { session: self.session(), agent, text: "do this".into() }
@@ -133,7 +144,9 @@ impl World {
             }
             16 if self.random.one_in(2) => Request::SessionStop { session: self.session() },
             16..=18 => Request::SessionResume { session: self.session(), mode_variable: None },
-            19 if self.random.one_in(2) => Request::SessionRemove { session: self.session(), force: self.random.one_in(2) },
+            19 if self.random.one_in(2) => {
+                Request::SessionRemove { session: self.session(), force: self.random.one_in(2) }
+            }
             20..=23 => self.answer_something(),
             24 => Request::Interrupt { session: self.session() },
             25 => Request::TeamDelete { session: self.session() },
@@ -197,6 +210,7 @@ impl World {
                 task,
                 status: self.random.pick(&statuses),
                 owner: Some(self.name()),
+                blocked_by: None,
             },
         }
     }

@@ -17,6 +17,7 @@ use crate::input::Credentials;
 use crate::request::Request;
 use crate::role::Role;
 use crate::{Core, Durable, Effect, Input, Live, Moment, Record, Step, limits};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -25,7 +26,7 @@ use alloc::vec::Vec;
 /// What a connection carries to the daemon.
 pub(super) enum Frame {
     Hello(Option<Credentials>),
-    Call { call: u64, key: Option<String>, request: Request },
+    Call { call: u64, key: Option<String>, request: Box<Request> },
     HangUp,
 }
 
@@ -129,7 +130,9 @@ impl World {
         self.say(|| "commit".to_string());
         let steps = core::mem::take(&mut self.uncommitted);
         let any = !steps.is_empty();
-        steps.iter().for_each(|(decided_ms, it)| self.write(*decided_ms, &it.records));
+        for (decided_ms, step) in &steps {
+            self.write(*decided_ms, &step.records);
+        }
         steps.into_iter().flat_map(|(_, it)| it.effects).for_each(|it| self.perform(it));
         any
     }
@@ -187,11 +190,13 @@ impl World {
         self.turn(Input::Started);
     }
 
-    /// A snapshot takes the journal's place, as text that is read back.
-    pub(super) fn compact(&mut self) {
-        let lines = self.committed.snapshot();
-        let lines = lines.iter().map(|it| serde_json::to_string(it).unwrap());
-        self.disk = lines.map(|it| serde_json::from_str(&it).unwrap()).collect();
+    /// A snapshot takes the journal's place; now and then as text that is read back.
+    fn compact(&mut self) {
+        self.disk = self.committed.snapshot();
+        if self.random.one_in(4) {
+            let lines = self.disk.iter().map(|it| serde_json::to_string(it).unwrap());
+            self.disk = lines.map(|it| serde_json::from_str(&it).unwrap()).collect();
+        }
     }
 
     /// What is on disk is what is in memory, once all is written.
@@ -229,7 +234,9 @@ impl World {
                 let incarnation = self.committed.agents.get(&agent).map(|it| it.incarnation);
                 self.starting.extend(incarnation.map(|it| (agent, it)));
             }
-            Effect::Watch { agent, incarnation, process } => self.watch(agent, incarnation, process),
+            Effect::Watch { agent, incarnation, process } => {
+                self.watch(agent, incarnation, process.as_ref());
+            }
             Effect::Kill { agent, incarnation, .. } => {
                 let place = (agent, incarnation);
                 self.starting.retain(|it| *it != place);
@@ -268,7 +275,7 @@ impl World {
 
     fn tell(&mut self, peer: PeerId, what: FromDaemon) {
         match self.owners.get(&peer) {
-            Some(Owner::User(at)) => self.users[*at].take(what),
+            Some(Owner::User(at)) => self.users[*at].take(&what),
             Some(Owner::Process(agent, incarnation)) => {
                 let process = self.processes.get_mut(&(agent.clone(), *incarnation));
                 if let Some(process) = process.filter(|it| it.peer == Some(peer)) {
@@ -279,7 +286,7 @@ impl World {
         }
     }
 
-    fn watch(&mut self, agent: AgentId, incarnation: u32, known: Option<Pid>) {
+    fn watch(&mut self, agent: AgentId, incarnation: u32, known: Option<&Pid>) {
         let place = (agent, incarnation);
         if let Some(process) = self.processes.get_mut(&place) {
             process.is_watched = true;
@@ -332,7 +339,7 @@ impl World {
 
     pub(super) fn report_spawn(&mut self, place: &(AgentId, u32)) {
         let process = Pid { pid: 7, start_ticks: u64::from(place.1), boot_id: "boot".into() };
-        for _ in 0..1 + usize::from(self.random.one_in(8)) {
+        for _ in 0..=usize::from(self.random.one_in(8)) {
             let (agent, incarnation) = place.clone();
             self.reports.push(Input::Spawned { agent, incarnation, process: process.clone() });
         }
@@ -340,7 +347,7 @@ impl World {
 
     pub(super) fn report_exit(&mut self, place: &(AgentId, u32), how: &str) {
         let outcome = self.folders.get(&place.0).and_then(|it| it.outcome.clone());
-        for _ in 0..1 + usize::from(self.random.one_in(8)) {
+        for _ in 0..=usize::from(self.random.one_in(8)) {
             let (agent, incarnation) = place.clone();
             let (how, outcome) = (how.to_string(), outcome.clone());
             self.reports.push(Input::Exited { agent, incarnation, how, outcome });
@@ -408,7 +415,7 @@ impl World {
         match self.wires.get_mut(&peer).and_then(VecDeque::pop_front) {
             Some(Frame::Hello(credentials)) => self.turn(Input::Connected { peer, credentials }),
             Some(Frame::Call { call, key, request }) => {
-                self.turn(Input::Request { peer, call, key, request });
+                self.turn(Input::Request { peer, call, key, request: *request });
             }
             Some(Frame::HangUp) => {
                 self.wires.remove(&peer);
@@ -444,10 +451,12 @@ impl World {
         }
         let Some(process) = self.processes.get_mut(place) else { return true };
         process.peer = peer;
-        if let Some(wire) = peer.and_then(|peer| self.wires.get_mut(&peer)).filter(|_| process.is_welcome) {
+        if let Some(wire) =
+            peer.and_then(|peer| self.wires.get_mut(&peer)).filter(|_| process.is_welcome)
+        {
             for (call, open) in process.open.range(process.unsent_from..) {
                 let (key, request) = (open.key.clone(), open.request.clone());
-                wire.push_back(Frame::Call { call: *call, key, request });
+                wire.push_back(Frame::Call { call: *call, key, request: Box::new(request) });
                 process.unsent_from = call + 1;
             }
         }
@@ -497,6 +506,8 @@ impl World {
 /// The state that a journal makes.
 pub(super) fn replay(disk: &[Record]) -> Durable {
     let mut durable = Durable::default();
-    disk.iter().for_each(|record| durable.apply(record));
+    for record in disk {
+        durable.apply(record);
+    }
     durable
 }

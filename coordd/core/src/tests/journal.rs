@@ -1,1 +1,444 @@
-//! x
+//! The journal's format stays readable (level 5): lines as they were written by version 1 still parse, mean the same, and
+//! are written the same. The file may only grow.
+
+use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Status, Usage};
+use crate::answer::SendRow;
+use crate::id::{AgentId, MessageId, PermissionId, SessionId};
+use crate::message::{Kind, Message, Sender, State};
+use crate::mode::Mode;
+use crate::name::Name;
+use crate::permission::{Answer, Permission, Question};
+use crate::record::Keyed;
+use crate::role::Role;
+use crate::session::{Session, SessionState};
+use crate::task::{Task, TaskStatus};
+use crate::team::Team;
+use crate::{Durable, Record};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use alloc::{boxed::Box, vec};
+
+/// One line for each variant at least, in an order that can be applied.
+const JOURNAL: &str = include_str!("../../tests-data/journal-v1.jsonl");
+
+/// Lines without the fields that have a default: what an earlier build would have left out.
+const SPARSE: &str = include_str!("../../tests-data/journal-v1-sparse.jsonl");
+
+fn parsed(text: &str) -> Vec<Record> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect()
+}
+
+fn applied(records: &[Record]) -> Durable {
+    let mut durable = Durable::default();
+    for record in records {
+        durable.apply(record);
+    }
+    durable
+}
+
+/// The variant's name in the journal. A new variant does not compile without a name here, and does not pass without a line.
+fn tag(record: &Record) -> &'static str {
+    match record {
+        Record::Counters { .. } => "counters",
+        Record::SessionPut { .. } => "session_put",
+        Record::SessionState { .. } => "session_state",
+        Record::ScratchpadReady { .. } => "scratchpad_ready",
+        Record::RuleLearned { .. } => "rule_learned",
+        Record::OutputGiven { .. } => "output_given",
+        Record::SessionRemoved { .. } => "session_removed",
+        Record::AgentPut { .. } => "agent_put",
+        Record::AgentWaiting { .. } => "agent_waiting",
+        Record::AgentDown { .. } => "agent_down",
+        Record::AgentParked { .. } => "agent_parked",
+        Record::AgentStarted { .. } => "agent_started",
+        Record::AgentSpawned { .. } => "agent_spawned",
+        Record::AgentStopping { .. } => "agent_stopping",
+        Record::AgentExited { .. } => "agent_exited",
+        Record::RunEnded { .. } => "run_ended",
+        Record::MessagePut { .. } => "message_put",
+        Record::MessageDelivered { .. } => "message_delivered",
+        Record::MessagesConsumed { .. } => "messages_consumed",
+        Record::MessageBounced { .. } => "message_bounced",
+        Record::RequestAnswered { .. } => "request_answered",
+        Record::PermissionPut { .. } => "permission_put",
+        Record::PermissionAnswered { .. } => "permission_answered",
+        Record::TeamPut { .. } => "team_put",
+        Record::TeamEdited { .. } => "team_edited",
+        Record::TeamDeleting { .. } => "team_deleting",
+        Record::TeamDeleted { .. } => "team_deleted",
+        Record::TaskPut { .. } => "task_put",
+        Record::Keyed { .. } => "keyed",
+        Record::Forgotten { .. } => "forgotten",
+    }
+}
+
+const TAGS: usize = 30;
+
+#[test]
+fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
+    let records = parsed(JOURNAL);
+    let tags: BTreeSet<_> = records.iter().map(tag).collect();
+    assert_eq!(tags.len(), TAGS, "{tags:?}");
+    for (line, record) in JOURNAL.lines().zip(&records) {
+        assert_eq!(serde_json::to_string(record).unwrap(), line);
+        assert!(line.starts_with(&alloc::format!("{{\"{}\":", tag(record))), "{line}");
+    }
+    // Every word of the enums inside is there too.
+    for word in [
+        "coordinator",
+        "fork",
+        "normal",
+        "lead",
+        "worker",
+        "live",
+        "stopped",
+        "down",
+        "waiting",
+        "up",
+        "stopping",
+        "completed",
+        "failed",
+        "killed",
+        "retryable",
+        "adjust",
+        "fatal",
+        "user",
+        "agent",
+        "system",
+        "prompt",
+        "text",
+        "shutdown_request",
+        "shutdown_response",
+        "notification",
+        "accepted",
+        "delivered",
+        "consumed",
+        "bounced",
+        "pending",
+        "in_progress",
+        "session",
+        "sent",
+        "permission",
+        "team",
+        "task",
+        "refused",
+    ] {
+        assert!(JOURNAL.contains(&alloc::format!("\"{word}\"")), "no line has {word}");
+    }
+}
+
+#[test]
+fn d24_the_lines_of_version_1_mean_what_they_meant() {
+    let durable = applied(&parsed(JOURNAL));
+    let session = &durable.sessions[&session_id()];
+    assert_eq!((session.state, session.mode), (SessionState::Live, Mode::Coordinator));
+    assert_eq!(session.scratchpad.as_deref(), Some("/scratch/s1"));
+    assert_eq!(session.rules_learned, ["Bash(ls)", "Bash(make)"]);
+    assert_eq!(session.output.as_deref(), Some("{}"));
+    assert!(!durable.sessions.contains_key(&SessionId("s2".into())));
+    let worker = &durable.agents[&AgentId("a2".into())];
+    assert_eq!((worker.life.clone(), worker.incarnation, worker.runs), (Life::Down, 3, 2));
+    assert_eq!((worker.crashes, worker.parked, worker.queued), (0, true, 11));
+    assert_eq!(worker.usage.tool_uses, 12);
+    let states: Vec<_> = durable.messages.values().map(|it| (it.id.0, it.state)).collect();
+    let want = [
+        (5, State::Consumed),
+        (6, State::Bounced),
+        (7, State::Delivered),
+        (8, State::Accepted),
+        (9, State::Accepted),
+    ];
+    assert_eq!(states, want);
+    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox, [7, 8, 9].map(MessageId));
+    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox_bytes, 3 * 18);
+    assert_eq!(durable.messages[&MessageId(7)].kind, Kind::ShutdownRequest { answered: true });
+    assert_eq!(durable.permissions.len(), 1);
+    assert_eq!(durable.teams.len(), 1);
+    assert_eq!(durable.keys.len(), 6);
+    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (9, 3, 11));
+}
+
+#[test]
+fn d24_fields_that_came_later_have_defaults() {
+    let durable = applied(&parsed(SPARSE));
+    let agent = &durable.agents[&AgentId("a1".into())];
+    assert!(!agent.parked && !agent.waited_for && agent.mailbox.is_empty());
+    let last = agent.last.as_ref().unwrap();
+    assert_eq!((last.outcome.class, last.outcome.usage), (None, Usage::default()));
+    assert_eq!(durable.messages[&MessageId(1)].state, State::Consumed);
+    assert_eq!(durable.sessions.len() + durable.teams.len() + durable.permissions.len(), 3);
+}
+
+fn session_id() -> SessionId {
+    SessionId("s1".into())
+}
+
+fn session() -> Session {
+    Session {
+        id: session_id(),
+        name: Name::new("here").unwrap(),
+        mode: Mode::Coordinator,
+        cwd: "/home/me/here".into(),
+        created_ms: 1_700_000_000_000,
+        state: SessionState::Live,
+        lead: AgentId("a1".into()),
+        model: "{\"provider\":\"rehearsal\"}".into(),
+        permissions: "{}".into(),
+        rules_learned: vec!["Bash(ls)".into()],
+        simple_tools: true,
+        scratchpad: Some(String::new()),
+        definitions: vec!["reviewer".into()],
+        worker_turns: 200,
+        worker_run_ms: 3_600_000,
+        workers_running_max: 20,
+        output: None,
+    }
+}
+
+fn agent(id: &str, role: Role, life: Life) -> Agent {
+    Agent {
+        id: AgentId(id.into()),
+        session: session_id(),
+        name: Name::new(if role == Role::Worker { "w" } else { "lead" }).unwrap(),
+        role,
+        agent_type: "worker".into(),
+        description: "find it".into(),
+        phase: "research".into(),
+        created_ms: 1_700_000_000_001,
+        waited_for: true,
+        waited_run: 1,
+        life,
+        incarnation: 2,
+        token: "00ff".into(),
+        process: Some(process()),
+        runs: 1,
+        run_opened_ms: Some(1_700_000_000_002),
+        crashes: 1,
+        queued: 10,
+        usage: Usage { tool_uses: 6, ..Usage::default() },
+        last: Some(LastRun {
+            outcome: outcome(Status::Failed),
+            ended_ms: 1_700_000_000_003,
+            thin: true,
+        }),
+        mailbox: VecDeque::new(),
+        mailbox_bytes: 0,
+        parked: false,
+    }
+}
+
+fn process() -> Process {
+    Process { pid: 4_242, start_ticks: 99, boot_id: "b00t".into() }
+}
+
+fn outcome(status: Status) -> Outcome {
+    let class = match status {
+        Status::Completed => None,
+        Status::Failed => Some(Class::Retryable),
+        Status::Killed => Some(Class::Fatal),
+    };
+    let usage = Usage {
+        input_tokens: 1,
+        output_tokens: 2,
+        cache_read_tokens: 3,
+        cache_write_tokens: 4,
+        tool_uses: 6,
+        duration_ms: 7,
+    };
+    Outcome { status, class, reason: "so it was".into(), result: "a < b & \"c\"".into(), usage }
+}
+
+fn message(id: u64, to: &str, from: Sender, kind: Kind, state: State) -> Record {
+    let text = if state.is_final() { String::new() } else { "some words".into() };
+    Record::MessagePut {
+        message: Box::new(Message {
+            id: MessageId(id),
+            session: session_id(),
+            from,
+            to: AgentId(to.into()),
+            kind,
+            text,
+            summary: "in short".into(),
+            state,
+            accepted_ms: 1_700_000_000_004,
+            delivered_ms: None,
+            ended_ms: state.is_final().then_some(1_700_000_000_005),
+            reason: String::new(),
+        }),
+    }
+}
+
+fn permission(id: u64, answer: Option<Answer>) -> Record {
+    let (tool, input) = ("Bash".into(), "{\"command\":\"make\"}".into());
+    let question = Question { tool, input, reason: "asked".into(), rule: "Bash(make)".into() };
+    let (id, session, agent) = (PermissionId(id), session_id(), AgentId("a2".into()));
+    let permission =
+        Permission { id, session, agent, question, asked_ms: 1_700_000_000_006, answer };
+    Record::PermissionPut { permission: Box::new(permission) }
+}
+
+fn task(id: u32, status: TaskStatus) -> Task {
+    Task {
+        id,
+        subject: "a thing".into(),
+        description: "in full".into(),
+        status,
+        owner: Some("w".into()),
+        blocked_by: vec![1],
+    }
+}
+
+fn team(name: &str) -> Team {
+    Team {
+        name: Name::new(name).unwrap(),
+        description: "for it".into(),
+        session: session_id(),
+        agent_type: "coordinator".into(),
+        created_ms: 1_700_000_000_007,
+        deleting: false,
+        tasks: BTreeMap::from([(1, task(1, TaskStatus::Pending))]),
+        last_task: 1,
+        outside: "{\"x\":1}".into(),
+    }
+}
+
+/// What the golden file was written from.
+#[expect(clippy::too_many_lines, reason = "one line for each kind of line")]
+fn every_record() -> Vec<Record> {
+    let at_ms = 1_700_000_100_000;
+    let (a1, a2) = (AgentId("a1".into()), AgentId("a2".into()));
+    let s2 = SessionId("s2".into());
+    let answer = Answer {
+        allow: true,
+        reason: String::new(),
+        rule: "Bash(make)".into(),
+        at_ms,
+        unheard_by: 0,
+    };
+    let keyed = |key: &str, to| Record::Keyed { caller: "user".into(), key: key.into(), to, at_ms };
+    let adjusted = Outcome { class: Some(Class::Adjust), ..outcome(Status::Completed) };
+    let rows = vec![
+        SendRow::Accepted {
+            to: "w".into(),
+            id: MessageId(5),
+            ahead: 0,
+            note: "now".into(),
+            request_id: Some("shutdown-m5".into()),
+        },
+        SendRow::Refused { to: "x".into(), reason: "its mailbox is full".into() },
+    ];
+    let stopping = |keep_mail| Life::Stopping { by: "the user".into(), keep_mail };
+    let put = |agent: Agent| Record::AgentPut { agent: Box::new(agent) };
+    let run_ended = |run, status| Record::RunEnded {
+        agent: a2.clone(),
+        run,
+        outcome: outcome(status),
+        at_ms,
+        thin: false,
+    };
+    let other = |id: &SessionId, mode| Session { id: id.clone(), mode, ..session() };
+    vec![
+        Record::Counters { messages: 4, permissions: 2, queued: 9 },
+        Record::SessionPut { session: Box::new(session()) },
+        Record::SessionPut { session: Box::new(other(&s2, Mode::Normal)) },
+        Record::SessionPut { session: Box::new(other(&s2, Mode::Fork)) },
+        Record::SessionState { session: session_id(), state: SessionState::Stopped },
+        Record::SessionState { session: session_id(), state: SessionState::Live },
+        Record::ScratchpadReady { session: session_id(), path: "/scratch/s1".into() },
+        Record::RuleLearned { session: session_id(), rule: "Bash(make)".into() },
+        Record::OutputGiven { session: session_id(), output: "{}".into() },
+        Record::SessionRemoved { session: s2 },
+        put(agent("a1", Role::Lead, Life::Up)),
+        put(agent("a1", Role::Coordinator, Life::Waiting)),
+        put(agent("a2", Role::Worker, stopping(true))),
+        put(agent("a2", Role::Worker, Life::Down)),
+        Record::AgentDown { agent: a2.clone() },
+        Record::AgentWaiting { agent: a2.clone() },
+        Record::AgentStarted { agent: a2.clone(), incarnation: 3, token: "ff00".into() },
+        Record::AgentSpawned { agent: a2.clone(), incarnation: 3, process: process() },
+        message(5, "a2", Sender::User, Kind::Prompt, State::Accepted),
+        message(6, "a2", Sender::Agent(a1.clone()), Kind::Text, State::Accepted),
+        message(7, "a1", Sender::User, Kind::ShutdownRequest { answered: false }, State::Accepted),
+        message(
+            8,
+            "a1",
+            Sender::Agent(a2.clone()),
+            Kind::ShutdownResponse { approve: true },
+            State::Accepted,
+        ),
+        message(
+            9,
+            "a1",
+            Sender::System,
+            Kind::Notification { agent: a2.clone(), run: 1, outcome: adjusted, thin: false },
+            State::Accepted,
+        ),
+        Record::MessageDelivered { message: MessageId(5), at_ms },
+        Record::MessageDelivered { message: MessageId(7), at_ms },
+        Record::MessagesConsumed { agent: a2.clone(), messages: vec![MessageId(5)], run: 2, at_ms },
+        Record::MessageBounced { message: MessageId(6), reason: "w was stopped".into(), at_ms },
+        message(5, "a2", Sender::User, Kind::Prompt, State::Consumed),
+        message(6, "a2", Sender::Agent(a1), Kind::Text, State::Bounced),
+        message(7, "a1", Sender::User, Kind::ShutdownRequest { answered: false }, State::Delivered),
+        Record::RequestAnswered { message: MessageId(7) },
+        run_ended(2, Status::Killed),
+        Record::AgentStopping { agent: a2.clone(), by: "the user".into(), keep_mail: false },
+        Record::AgentParked { agent: a2.clone() },
+        Record::AgentExited { agent: a2.clone(), incarnation: 3, again: false },
+        permission(2, Some(Answer { at_ms: 5, ..answer.clone() })),
+        permission(3, None),
+        Record::PermissionAnswered { id: PermissionId(3), answer },
+        Record::TeamPut { team: Box::new(team("team")) },
+        Record::TeamPut { team: Box::new(team("old")) },
+        Record::TaskPut { team: Name::new("team").unwrap(), task: task(2, TaskStatus::InProgress) },
+        Record::TaskPut { team: Name::new("team").unwrap(), task: task(3, TaskStatus::Completed) },
+        Record::TeamEdited {
+            team: Name::new("old").unwrap(),
+            description: "edited".into(),
+            outside: "{\"y\":2}".into(),
+        },
+        Record::TeamEdited {
+            team: Name::new("old").unwrap(),
+            description: "changed by hand".into(),
+            outside: "{}".into(),
+        },
+        Record::TeamDeleting { team: Name::new("old").unwrap() },
+        Record::TeamDeleted { team: Name::new("old").unwrap() },
+        keyed("k1", Keyed::Session(session_id())),
+        keyed("k2", Keyed::Agent(a2)),
+        keyed("k3", Keyed::Sent(rows)),
+        keyed("k4", Keyed::Permission(PermissionId(3))),
+        keyed("k5", Keyed::Team(Name::new("team").unwrap())),
+        keyed("k6", Keyed::Task(Name::new("team").unwrap(), 2)),
+        Record::Keyed {
+            caller: "a2".into(),
+            key: "old".into(),
+            to: Keyed::Session(session_id()),
+            at_ms: 6,
+        },
+        Record::Forgotten { before_ms: 7 },
+    ]
+}
+
+/// The golden lines are these records; when a field is added, add a line to the file and leave the old ones.
+#[test]
+fn d24_the_golden_file_is_what_it_says() {
+    let lines: Vec<_> =
+        every_record().iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+    let text = lines.join("\n") + "\n";
+    assert!(text == JOURNAL, "{text}");
+}
+
+/// What is written after a clean-up is the same state.
+#[test]
+fn invariant_2_a_snapshot_of_everything_reads_back_equal() {
+    let durable = applied(&parsed(JOURNAL));
+    let lines: Vec<_> =
+        durable.snapshot().iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+    let again = applied(&parsed(&lines.join("\n")));
+    assert!(again == durable, "{again:#?}");
+    assert_eq!(MessageId(5).to_string(), "m5");
+}

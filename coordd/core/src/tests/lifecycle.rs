@@ -1,12 +1,13 @@
 //! Where an agent is, times what happens: the diagram of `agent.rs` as a full table.
 
-use super::{Stage, USER, completed, to, worker};
+use super::{Stage, USER, completed, to};
 use crate::agent::Life;
 use crate::request::Request;
 use crate::{Effect, Input, Record, limits};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 /// Where worker `w` of session `s` is before something happens.
 const STATES: [&str; 10] = [
@@ -35,29 +36,29 @@ const INPUTS: [&str; 10] = [
     "late report",
 ];
 
-fn stage(state: &str) -> Stage {
+fn worker_that_is(place: &str) -> Stage {
     let mut stage = Stage::new();
     stage.session("s", "normal", 1);
     let lead = stage.lead();
-    if state == "Waiting for a place" {
+    if place == "Waiting for a place" {
         stage.spawn(lead, "other").unwrap();
     }
     stage.spawn(lead, "w").unwrap();
-    if state == "Waiting for a place" || state == "Up, not connected" {
+    if place == "Waiting for a place" || place == "Up, not connected" {
         return stage;
     }
-    if state == "Down, its session is stopped" {
+    if place == "Down, its session is stopped" {
         stage.send_call(USER, None, Request::SessionStop { session: "s".into() });
         stage.exit("w", None);
         stage.exit("lead", None);
         return stage;
     }
     let peer = stage.connect("w");
-    if state == "Up, mail handed over" {
+    if place == "Up, mail handed over" {
         return stage;
     }
     stage.read(peer, "w");
-    match state {
+    match place {
         "Up, in a run" => {}
         "Up, in a run, connection lost" => {
             stage.input(Input::Disconnected { peer });
@@ -71,7 +72,7 @@ fn stage(state: &str) -> Stage {
         }
         _ => {
             stage.ask(peer, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
-            if state == "Down, ran before" {
+            if place == "Down, ran before" {
                 stage.exit("w", None);
             }
         }
@@ -91,7 +92,9 @@ fn happen(stage: &mut Stage, input: &str) {
             let (agent, incarnation) = (it.id.clone(), it.incarnation);
             stage.input(Input::SpawnFailed { agent, incarnation, why: "no such file".into() });
         }
-        "is stopped" => drop(stage.send_call(USER, None, Request::AgentStop { agent: "s/w".into() })),
+        "is stopped" => {
+            stage.send_call(USER, None, Request::AgentStop { agent: "s/w".into() });
+        }
         "session is stopped" => {
             stage.send_call(USER, None, Request::SessionStop { session: "s".into() });
         }
@@ -158,11 +161,11 @@ fn seen(stage: &Stage) -> String {
 fn every_state_times_every_input() {
     let mut table = String::new();
     for state in STATES {
-        table.push_str(&format!("{state}\n"));
+        writeln!(table, "{state}").unwrap();
         for input in INPUTS {
-            let mut stage = stage(state);
+            let mut stage = worker_that_is(state);
             happen(&mut stage, input);
-            table.push_str(&format!("    {input:23}| {}\n", seen(&stage)));
+            writeln!(table, "    {input:23}| {}", seen(&stage)).unwrap();
         }
     }
     let want = include_str!("lifecycle.txt");

@@ -1,1 +1,127 @@
-//! x
+//! Questions to the user (W-3, M-8), and the structured result (B4).
+
+use super::{Stage, USER, completed};
+use crate::answer::Answer;
+use crate::denial::Denial;
+use crate::id::PeerId;
+use crate::permission::Question;
+use crate::request::Request;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+fn ask(stage: &mut Stage, peer: PeerId) -> u64 {
+    let question = Question {
+        tool: "Bash".into(),
+        input: "{\"command\":\"make\"}".into(),
+        reason: "no rule allows it".into(),
+        rule: "Bash(make)".into(),
+    };
+    stage.send_call(peer, Some("tool-1"), Request::PermissionAsk(question))
+}
+
+fn answer(stage: &mut Stage, allow: bool, always: bool) -> Result<Answer, Denial> {
+    stage.user(Request::PermissionAnswer { id: "p1".into(), allow, always, reason: String::new() })
+}
+
+fn asking_worker() -> (Stage, PeerId, u64) {
+    let mut stage = Stage::with_session();
+    let lead = stage.lead();
+    stage.spawn(lead, "w").unwrap();
+    let w = stage.connect("w");
+    stage.read(w, "w");
+    let call = ask(&mut stage, w);
+    assert_eq!(stage.reply(w, call), None);
+    (stage, w, call)
+}
+
+/// W-3, G1: a question waits over restarts of the daemon and of the agent, as one question.
+#[test]
+fn w3_a_question_waits_over_restarts() {
+    let (mut stage, ..) = asking_worker();
+    stage.restart();
+    let w = stage.connect("w");
+    ask(&mut stage, w);
+    stage.exit("w", None);
+    let w = stage.connect("w");
+    let call = ask(&mut stage, w);
+    assert_eq!(stage.core.durable.permissions.len(), 1);
+    assert_eq!(answer(&mut stage, true, true), Ok(Answer::Done));
+    let rule = String::from("Bash(make)");
+    let permitted = Answer::Permitted { allow: true, reason: String::new(), rule: rule.clone() };
+    assert_eq!(stage.reply(w, call), Some(Ok(permitted)));
+    assert_eq!(stage.of("s").rules_learned, [rule]);
+    assert_eq!(answer(&mut stage, true, false), Err(Denial::Answered { id: "p1".into() }));
+    // Asked again after the answer got lost: the same answer.
+    let call = ask(&mut stage, w);
+    assert!(matches!(stage.reply(w, call), Some(Ok(Answer::Permitted { allow: true, .. }))));
+}
+
+#[test]
+fn w3_a_no_is_told_with_its_reason_and_teaches_nothing() {
+    let (mut stage, w, call) = asking_worker();
+    answer(&mut stage, false, true).unwrap();
+    let (reason, rule) = ("the user said no".into(), String::new());
+    assert_eq!(stage.reply(w, call), Some(Ok(Answer::Permitted { allow: false, reason, rule })));
+    assert_eq!(stage.of("s").rules_learned, Vec::<String>::new());
+}
+
+/// M-8, rel-20: nothing but the user's answer answers a question.
+#[test]
+fn m8_rel20_nobody_but_the_user_answers() {
+    let (mut stage, w, _) = asking_worker();
+    let lead = stage.core.live.links[&stage.id("lead")].peer.unwrap();
+    for peer in [w, lead] {
+        let request = Request::PermissionAnswer {
+            id: "p1".into(),
+            allow: true,
+            always: true,
+            reason: String::new(),
+        };
+        assert!(matches!(stage.ask(peer, request), Err(Denial::Forbidden { .. })));
+    }
+    stage.ask(lead, super::to("w", "approved: p1")).unwrap();
+    assert_eq!(stage.core.durable.permissions.values().filter(|it| it.answer.is_none()).count(), 1);
+}
+
+/// A run that ends closes its questions: nobody is left waiting, and no user answers into the void.
+#[test]
+fn w3_the_end_of_a_run_closes_its_questions() {
+    let (mut stage, w, call) = asking_worker();
+    stage.ask(w, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
+    assert!(matches!(stage.reply(w, call), Some(Ok(Answer::Permitted { allow: false, .. }))));
+    assert_eq!(answer(&mut stage, true, true), Err(Denial::Answered { id: "p1".into() }));
+
+    let (mut stage, ..) = asking_worker();
+    stage.send_call(USER, None, Request::AgentStop { agent: "s/w".into() });
+    stage.exit("w", None);
+    assert!(stage.core.durable.permissions.values().all(|it| it.answer.is_some()));
+}
+
+/// Case B4: no final result while workers run.
+#[test]
+#[cfg(feature = "coordinator")]
+fn b4_no_structured_output_while_workers_run() {
+    let mut stage = Stage::new();
+    stage.session("s", "coordinator", 1);
+    let lead = stage.lead();
+    stage.spawn(lead, "w").unwrap();
+    stage.spawn(lead, "x").unwrap();
+    let give = |stage: &mut Stage| {
+        stage.ask(lead, Request::StructuredOutput { output: "{\"done\":true}".into() })
+    };
+    let running = |names: &[&str]| {
+        Err(Denial::WorkersRun { names: names.iter().map(|it| String::from(*it)).collect() })
+    };
+    assert_eq!(give(&mut stage), running(&["w", "x"]));
+    for (name, left) in [("w", &["x"][..]), ("x", &[])] {
+        let peer = stage.connect(name);
+        stage.read(peer, name);
+        stage.ask(peer, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
+        stage.exit(name, None);
+        if !left.is_empty() {
+            assert_eq!(give(&mut stage), running(left));
+        }
+    }
+    assert_eq!(give(&mut stage), Ok(Answer::Done));
+    assert_eq!(stage.of("s").output.as_deref(), Some("{\"done\":true}"));
+}

@@ -285,6 +285,7 @@ impl Shared {
     }
 
     fn meet(&self) {
+        self.orders.begin_again();
         self.calls.borrow_mut().unsent_from = 0;
         self.reports.borrow_mut().open();
         self.state.send_replace(LinkState::Welcomed);

@@ -1,6 +1,6 @@
 //! What coordd told the agent to do and the agent has not done yet.
 //!
-//! Mail is a queue, each message once. Stop, interrupt and exit are states, so that they never wait behind mail.
+//! Mail is a queue, each message once. Stop and interrupt are states, so that they never wait behind mail.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,8 +9,9 @@ use proto::agent::Order;
 use proto::entry::Origin;
 use tokio::sync::{Notify, watch};
 
-/// Most messages that wait for the agent. coordd keeps at most 1,000 for one receiver, and each is here once.
-const MAIL_MAX: usize = 1_200;
+/// Most messages that wait for the agent. coordd keeps at most 1,000 for one receiver and hands all of them over on a new
+/// connection. When those turn out to be acknowledged already, as many others may follow before the agent looks.
+const MAIL_MAX: usize = 2_100;
 
 /// Most messages that enter the conversation together, and most bytes of them: two of the longest. The rest follows at the
 /// next tool round.
@@ -32,16 +33,16 @@ pub(crate) struct Delivered {
 pub(crate) struct Control {
     /// The run and the process; the reason is for the transcript.
     pub(crate) stop: Option<String>,
+    /// With a stop: the run stays open.
+    pub(crate) keep_run: bool,
     /// The run.
     pub(crate) interrupt: bool,
-    /// The process.
-    pub(crate) exit: bool,
 }
 
 impl Control {
     /// Whether the current run is to end now.
     pub(crate) fn ends_run(&self) -> bool {
-        self.stop.is_some() || self.interrupt || self.exit
+        self.stop.is_some() || self.interrupt
     }
 }
 
@@ -68,11 +69,19 @@ impl Orders {
                 mail.push_back(Delivered { message, origin, text, shutdown });
                 self.mail_changed.notify_one();
             }
-            Order::Stop { reason } => self.stop(reason),
+            Order::Stop { reason, keep_run } => {
+                self.control.send_modify(|it| it.keep_run |= keep_run && it.stop.is_none());
+                self.stop(reason);
+            }
             Order::Interrupt {} => self.control.send_modify(|it| it.interrupt = true),
-            Order::Exit {} => self.control.send_modify(|it| it.exit = true),
         }
         true
+    }
+
+    /// A new connection was made: all that is not acknowledged comes again on it. Without this, what came on the last one would
+    /// fill the room, and each connection would be given up before it carried anything.
+    pub(super) fn begin_again(&self) {
+        self.mail.borrow_mut().clear();
     }
 
     /// Ends the run and the process.
@@ -122,11 +131,35 @@ impl Orders {
 
     /// Waits until the process is to end.
     pub(crate) async fn process_ends(&self) {
-        self.wait(|it| it.stop.is_some() || it.exit).await;
+        self.wait(|it| it.stop.is_some()).await;
     }
 
     async fn wait(&self, condition: impl FnMut(&Control) -> bool) {
         // The sender is ours, so the channel stays open.
         drop(self.control.subscribe().wait_for(condition).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deliver(number: usize) -> Order {
+        let (origin, text) = (Origin::User {}, "x".to_owned());
+        Order::Deliver { message: format!("m{number}"), origin, text, shutdown: false }
+    }
+
+    /// rel-17: an agent that is busy for long, while connections come and go, always has room for a full mailbox and the
+    /// next one.
+    #[test]
+    fn m4_a_mailbox_that_comes_again_on_each_connection_has_room() {
+        let orders = Orders::default();
+        for connection in 0..5 {
+            orders.begin_again();
+            for number in 0..2_000 {
+                assert!(orders.push(deliver(connection * 1_000 + number)), "{connection} {number}");
+            }
+        }
+        assert_eq!(orders.take_mail().first().unwrap().message, "m4000");
     }
 }

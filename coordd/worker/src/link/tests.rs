@@ -73,7 +73,7 @@ async fn d3_both_codecs_carry_hello_calls_reports_and_orders() {
             peer.deliver("m1", Origin::User {}, "hi").await;
             orders.mail().await;
             assert_eq!(orders.take_mail()[0].text, "hi");
-            peer.order(Order::Stop { reason: "r".to_owned() }).await;
+            peer.order(Order::Stop { reason: "r".to_owned(), keep_run: false }).await;
             orders.process_ends().await;
             assert_eq!(orders.control().stop.as_deref(), Some("r"));
         })
@@ -125,7 +125,7 @@ async fn m3_a_message_that_waits_already_is_not_queued_again() {
         for message in ["m1", "m1", "m2"] {
             peer.deliver(message, Origin::User {}, message).await;
         }
-        peer.order(Order::Exit {}).await;
+        peer.order(Order::Stop { reason: "over".to_owned(), keep_run: false }).await;
         link.orders().process_ends().await;
         let ids: Vec<_> = link.orders().take_mail().into_iter().map(|it| it.message).collect();
         assert_eq!(ids, ["m1", "m2"]);
@@ -193,7 +193,7 @@ async fn d8_a_daemon_that_does_not_read_does_not_stall_the_agent() {
             link.report(Report::Delta { text: "z".repeat(10_000) });
             tokio::task::yield_now().await;
         }
-        peer.order(Order::Exit {}).await;
+        peer.order(Order::Stop { reason: "over".to_owned(), keep_run: false }).await;
         link.orders().process_ends().await;
     })
     .await;

@@ -15,8 +15,13 @@ use super::{Block, OnDelta, Request, Role, Stop, ToolChoice, Turn, Usage};
 /// four, which is all that the API takes.
 const MARKED_TURNS: usize = 2;
 
-/// Writes the body of `POST /v1/messages`.
-pub(super) fn encode(request: &Request, model: &str) -> Result<Vec<u8>, serde_json::Error> {
+/// Writes the body of `POST /v1/messages`. `official` is Anthropic's own address: other servers pass over a choice that
+/// names its tool, so they are offered that tool alone.
+pub(super) fn encode(
+    request: &Request,
+    model: &str,
+    official: bool,
+) -> Result<Vec<u8>, serde_json::Error> {
     let cached = request.system.iter().rposition(|part| part.cache);
     let system = request
         .system
@@ -25,10 +30,13 @@ pub(super) fn encode(request: &Request, model: &str) -> Result<Vec<u8>, serde_js
         .filter(|(_, part)| !part.text.trim().is_empty())
         .map(|(at, part)| WireBlock::text(&part.text, cached == Some(at)))
         .collect();
-    let last_tool = request.tools.len().saturating_sub(1);
-    let tools: Vec<_> = request
-        .tools
-        .iter()
+    let only = match &request.tool_choice {
+        ToolChoice::Tool(name) if !official => Some(name),
+        ToolChoice::Tool(_) | ToolChoice::Auto | ToolChoice::Any => None,
+    };
+    let offered = request.tools.iter().filter(|tool| only.is_none_or(|name| tool.name == *name));
+    let last_tool = offered.clone().count().saturating_sub(1);
+    let tools: Vec<_> = offered
         .enumerate()
         .map(|(at, tool)| WireTool {
             name: &tool.name,
@@ -40,6 +48,7 @@ pub(super) fn encode(request: &Request, model: &str) -> Result<Vec<u8>, serde_js
     let tool_choice = match &request.tool_choice {
         ToolChoice::Auto => None,
         ToolChoice::Any => Some(WireChoice { kind: "any", name: None }),
+        ToolChoice::Tool(_) if !official => Some(WireChoice { kind: "any", name: None }),
         ToolChoice::Tool(name) => Some(WireChoice { kind: "tool", name: Some(name) }),
     };
     serde_json::to_vec(&Body {

@@ -105,7 +105,7 @@ impl Client {
     ) -> Result<Answer, ModelError> {
         let ready = self.ready()?;
         let body: Bytes = match ready.dialect {
-            Dialect::Anthropic => anthropic::encode(request, &self.model),
+            Dialect::Anthropic => anthropic::encode(request, &self.model, ready.endpoint.official),
             Dialect::OpenAi => openai::encode(request, &self.model, ready.endpoint.official),
         }
         .map_err(|source| ModelError::Encode { source })?

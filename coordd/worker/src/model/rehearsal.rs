@@ -23,7 +23,8 @@
 //!
 //! The first agent whose `when` fits is used. A step can also have `stop`, `usage`, `pause_ms`, and
 //! `error` (`status`, `message`, `retry_after_s`, `times`). `needs` are names of workers; a step waits
-//! for the notification of each worker's newest run. Texts and tool input are templates, see
+//! for the notification of each worker's newest run. Its own `waiting_text` is said when it begins to
+//! wait, as a plain text; after that it says for whom it still waits. Texts and tool input are templates, see
 //! [`template`].
 
 mod conversation;

@@ -14,7 +14,9 @@ use super::Agent;
 use crate::conversation::OpenCall;
 use crate::link::CallError;
 use crate::outcome::Shortfall;
-use crate::tools::permissions::{Decision, PermissionMode, Permissions, RuleTexts, Workspace};
+use crate::tools::permissions::{
+    Decision, PermissionMode, Permissions, Places, RuleTexts, Workspace,
+};
 use crate::tools::{ToolContext, ToolOutput};
 
 /// The rules of an agent, or why they cannot be used: then nothing runs.
@@ -28,6 +30,7 @@ impl Approvals {
         let rules = read_rules(boot, tools);
         if let Ok(rules) = &rules {
             tools.hidden = rules.hidden();
+            tools.withheld = rules.withheld();
         }
         Self { rules }
     }
@@ -52,11 +55,19 @@ fn read_rules(boot: &Bootstrap, tools: &ToolContext) -> Result<Permissions, Stri
     };
     let rules =
         RuleTexts { allow: given.allow.clone(), ask: given.ask.clone(), deny: given.deny.clone() };
+    let variable = |name: &str| boot.env.get(name).filter(|it| it.starts_with('/'));
+    let places = Places {
+        agent_state: Some(PathBuf::from(&boot.state_dir)),
+        socket: Some(PathBuf::from(&boot.socket)),
+        config_home: variable("XDG_CONFIG_HOME").map(PathBuf::from),
+        temp: Some(variable("CLAUDE_CODE_TMPDIR").map_or_else(|| "/tmp".into(), PathBuf::from)),
+    };
     let workspace = Workspace {
         cwd: tools.cwd.clone(),
         scratchpad: tools.scratchpad.clone(),
         additional_dirs: tools.additional_dirs.clone(),
         home: boot.env.get("HOME").map(PathBuf::from),
+        places,
     };
     Permissions::new(mode, &rules, &workspace).map_err(|error| error.to_string())
 }

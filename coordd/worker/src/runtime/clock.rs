@@ -8,18 +8,26 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct RunClock {
     began: Instant,
-    /// What earlier processes of the same run took.
-    before: Duration,
+    before: Before,
     paused: Duration,
     limit: Option<Duration>,
 }
 
+/// The time of a run before this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    /// Since its prompt, whether anybody worked or not.
+    pub(crate) passed_ms: u64,
+    /// Of that, what earlier processes are known to have worked. Only this counts against the limit.
+    pub(crate) worked_ms: u64,
+}
+
 impl RunClock {
     /// `limit_ms` of 0 means without bound.
-    pub(crate) fn new(before_ms: u64, limit_ms: u64) -> Self {
+    pub(crate) fn new(before: Before, limit_ms: u64) -> Self {
         Self {
             began: Instant::now(),
-            before: Duration::from_millis(before_ms),
+            before,
             paused: Duration::ZERO,
             limit: (limit_ms > 0).then(|| Duration::from_millis(limit_ms)),
         }
@@ -31,8 +39,8 @@ impl RunClock {
     }
 
     fn elapsed_ms_at(&self, now: Instant) -> u64 {
-        let elapsed = self.before.saturating_add(now.duration_since(self.began));
-        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+        let elapsed = u64::try_from(now.duration_since(self.began).as_millis()).unwrap_or(u64::MAX);
+        self.before.passed_ms.max(self.before.worked_ms).saturating_add(elapsed)
     }
 
     /// Time that does not count against the limit.
@@ -42,7 +50,8 @@ impl RunClock {
 
     /// When the time is up, if it is limited.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let left = self.limit?.saturating_add(self.paused).saturating_sub(self.before);
+        let worked = Duration::from_millis(self.before.worked_ms);
+        let left = self.limit?.saturating_add(self.paused).saturating_sub(worked);
         self.began.checked_add(left)
     }
 
@@ -57,15 +66,17 @@ mod tests {
 
     #[test]
     fn w7_the_time_of_a_run_counts_over_processes_and_not_while_a_person_decides() {
-        let mut clock = RunClock::new(400, 1_000);
+        let mut clock = RunClock::new(Before { passed_ms: 700, worked_ms: 400 }, 1_000);
         let after = |ms| clock.began + Duration::from_millis(ms);
         assert_eq!(clock.deadline(), Some(after(600)));
-        assert_eq!(clock.elapsed_ms_at(after(500)), 900);
+        assert_eq!(clock.elapsed_ms_at(after(500)), 1_200);
         let later = after(800);
         clock.pause(Duration::from_millis(200));
         assert_eq!(clock.deadline(), Some(later));
         assert!(!clock.is_up());
-        assert!(RunClock::new(1_000, 1_000).is_up());
-        assert_eq!(RunClock::new(0, 0).deadline(), None);
+        // A machine that was off has not worked.
+        assert!(RunClock::new(Before { passed_ms: 1_000, worked_ms: 1_000 }, 1_000).is_up());
+        assert!(!RunClock::new(Before { passed_ms: 1_000, worked_ms: 0 }, 1_000).is_up());
+        assert_eq!(RunClock::new(Before::default(), 0).deadline(), None);
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::Agent;
 use super::native::End;
+use crate::failpoint::{self, Point};
 use crate::framing;
 use crate::link::CallError;
 use crate::outcome::{self, Shortfall};
@@ -28,15 +29,18 @@ impl Agent {
         if let Err(error) = outcome::write(Path::new(&self.boot.state_dir), run, &outcome) {
             tracing::error!(error = ?error, run, "the outcome is not on disk");
         }
+        failpoint::reach(Point::AfterOutcome);
         let unfinished = format!("Not finished: {}", outcome.reason);
         let closed = self.close_run(run, outcome.status, outcome.reason.clone(), &unfinished);
         if let Err(error) = closed {
             tracing::error!(error = ?error, run, "the end of the run is not in the transcript");
         }
         tracing::info!(run, status = outcome.status.as_str(), reason = outcome.reason, "run ended");
+        failpoint::reach(Point::AfterRunClosed);
         let may_exit = self.report_end(run, outcome).await;
+        failpoint::reach(Point::AfterRunEnded);
         let control = self.orders.control();
-        may_exit || control.stop.is_some() || control.exit
+        may_exit || control.stop.is_some()
     }
 
     /// How the last run ended, as far as the transcript says.

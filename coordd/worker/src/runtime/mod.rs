@@ -29,7 +29,8 @@ use proto::request::Request;
 use self::approval::Approvals;
 use self::kit::Kit;
 use crate::conversation::Standing;
-use crate::framing::{self, Moment, Reader, UNFINISHED};
+use crate::failpoint::{self, Point};
+use crate::framing::{self, Framed, Moment, Reader, UNFINISHED};
 use crate::link::{Link, Orders};
 use crate::memory::Memory;
 use crate::model::{Client, ModelChoice, ModelError, Provider};
@@ -132,7 +133,10 @@ impl Agent {
             };
             let (run, end) = match next {
                 Next::Exit => return Ending::Done,
-                Next::Run(run) => (run, native::run(self, run).await),
+                Next::Run(run) => match native::run(self, run).await {
+                    Some(end) => (run, end),
+                    None => return Ending::Done,
+                },
                 Next::CannotRun(run, error) => (run, native::End::at_once(&error)),
             };
             if self.end_run(run, end).await {
@@ -218,16 +222,19 @@ impl Agent {
         let (mut what, mut ids) = (Vec::new(), Vec::new());
         for mail in self.orders.take_mail() {
             if let Some(run) = self.memory.conversation().run_of(&mail.message) {
+                // It is remembered; whether it is on disk is another matter.
+                self.memory.sync()?;
                 self.link.post(Request::Acknowledge { messages: vec![mail.message], run });
                 continue;
             }
-            let text = framing::frame(&mail, &moment, reader);
+            let Framed { before, text } = framing::frame(&mail, &moment, reader);
             if matches!(moment, Moment::Task | Moment::Resumed(_)) {
                 moment = Moment::Midway;
             }
             entered.messages += 1;
             entered.shutdown |= mail.shutdown;
             ids.push(mail.message.clone());
+            what.extend(before.map(system_input));
             what.push(What::Input { origin: mail.origin, message: Some(mail.message), text });
         }
         if what.is_empty() {
@@ -236,8 +243,10 @@ impl Agent {
         if let Some(text) = self.memory.take_notice() {
             what.insert(0, system_input(text));
         }
-        self.memory.record(run, what)?;
+        // A crash must not leave coordd's words behind without the message that they are about.
+        self.memory.record_whole(run, what)?;
         self.memory.sync()?;
+        failpoint::reach(Point::AfterTranscript);
         self.link.post(Request::Acknowledge { messages: ids, run });
         Ok(entered)
     }

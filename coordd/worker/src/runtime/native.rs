@@ -17,7 +17,7 @@ use proto::json::Json;
 use proto::notification::{FailureClass, Usage};
 use tokio::time::{Instant, sleep_until};
 
-use super::clock::RunClock;
+use super::clock::{Before, RunClock};
 use super::kit::Kit;
 use super::{Agent, class_of, round, system_input};
 use crate::conversation::Standing;
@@ -52,6 +52,8 @@ pub(super) struct End {
 pub(super) enum Halt {
     /// It cannot go on.
     Short(Shortfall),
+    /// The process ends and the run does not.
+    Left,
     /// It may not; the limit in words.
     Limit { limit: String, reason: &'static str },
 }
@@ -92,11 +94,15 @@ pub(super) struct Run<'a> {
     turns_left: Option<u32>,
 }
 
-/// Runs until the run ends.
-pub(super) async fn run(agent: &mut Agent, number: u32) -> End {
+/// Runs until the run ends. None when the process is to end and the run goes on in the next one.
+pub(super) async fn run(agent: &mut Agent, number: u32) -> Option<End> {
     let so_far = agent.memory.conversation().so_far();
-    let before_ms = if so_far.run == number { so_far.lasted_ms } else { 0 };
-    let clock = RunClock::new(before_ms, agent.boot.limits.run_ms);
+    let before = if so_far.run == number {
+        Before { passed_ms: agent.memory.run_age_ms(), worked_ms: so_far.lasted_ms }
+    } else {
+        Before::default()
+    };
+    let clock = RunClock::new(before, agent.boot.limits.run_ms);
     let shutdown = std::mem::take(&mut agent.shutdown_asked);
     let mut run = Run {
         agent,
@@ -110,9 +116,10 @@ pub(super) async fn run(agent: &mut Agent, number: u32) -> End {
     let (shortfall, reported) = match run.go_on().await {
         Ok(()) => (None, false),
         Err(Halt::Short(shortfall)) => (Some(shortfall), false),
+        Err(Halt::Left) => return None,
         Err(Halt::Limit { limit, reason }) => run.write_report(&limit, reason).await,
     };
-    End { shortfall, reported, lasted_ms: run.clock.elapsed_ms() }
+    Some(End { shortfall, reported, lasted_ms: run.clock.elapsed_ms() })
 }
 
 /// How asking the model went.
@@ -186,11 +193,13 @@ impl Run<'_> {
 
     pub(super) fn check_control(&self) -> Result<(), Halt> {
         let control = self.agent.orders.control();
+        if control.keep_run {
+            return Err(Halt::Left);
+        }
         let reason = match control.stop {
             Some(reason) if reason.is_empty() => "stopped".to_owned(),
             Some(reason) => reason,
             None if control.interrupt => "interrupted by the user".to_owned(),
-            None if control.exit => "told to exit".to_owned(),
             None => return Ok(()),
         };
         Err(Halt::Short(Shortfall::killed(reason)))

@@ -47,7 +47,9 @@ enum Kind {
 /// Gives every open call its result.
 pub(super) async fn run(run: &mut Run<'_>, kit: &Kit) -> Result<(), Halt> {
     let calls = run.agent.memory.conversation().open_calls().to_vec();
-    let kind = |call: &OpenCall| kind_of(call, kit, run.calls_are_ours);
+    let begun =
+        |call: &OpenCall| !run.calls_are_ours && !run.agent.boot.not_begun.contains(&call.id);
+    let kind = |call: &OpenCall| kind_of(call, kit, begun(call));
     let groups: Vec<(Kind, Vec<OpenCall>)> = calls
         .chunk_by(|a, b| kind(a) == kind(b) && matches!(kind(a), Kind::Read | Kind::Request))
         .map(|group| (group.first().map_or(Kind::Unknown, kind), group.to_vec()))
@@ -59,6 +61,10 @@ pub(super) async fn run(run: &mut Run<'_>, kit: &Kit) -> Result<(), Halt> {
         } else {
             perform(run, kit, kind, &group).await
         };
+        if run.agent.orders.control().keep_run {
+            // What it was about to be told is left out: the calls are made again when the run goes on.
+            return Err(Halt::Left);
+        }
         let what = group.iter().zip(outputs).map(|(call, output)| What::ToolResult {
             call: call.id.clone(),
             text: output.text,
@@ -69,17 +75,17 @@ pub(super) async fn run(run: &mut Run<'_>, kit: &Kit) -> Result<(), Halt> {
     Ok(run.agent.memory.sync()?)
 }
 
-fn kind_of(call: &OpenCall, kit: &Kit, ours: bool) -> Kind {
+fn kind_of(call: &OpenCall, kit: &Kit, may_have_begun: bool) -> Kind {
     if kit.verb(&call.tool).is_some() {
         Kind::Request
     } else if !kit.pool.contains(&call.tool) {
         Kind::Unknown
     } else if tools::is_read_only(&call.tool) {
         Kind::Read
-    } else if ours {
-        Kind::Alone
-    } else {
+    } else if may_have_begun {
         Kind::Lost
+    } else {
+        Kind::Alone
     }
 }
 

@@ -73,6 +73,7 @@ impl World {
                 ..Permissions::default()
             },
             runs_before: 0,
+            not_begun: Vec::new(),
         };
         let daemon = FakeDaemon::bind(&folder.path().join("s"));
         Self { folder, daemon, boot }
@@ -181,5 +182,5 @@ fn failed_with(outcome: &RunOutcome, class: FailureClass) -> bool {
 }
 
 fn stop(reason: &str) -> Order {
-    Order::Stop { reason: reason.to_owned() }
+    Order::Stop { reason: reason.to_owned(), keep_run: false }
 }

@@ -29,6 +29,8 @@ use super::context::ToolContext;
 use super::input::number;
 use super::process_tree::{MARKER_NAME, ProcessTree, new_marker};
 
+/// How long a command may take: builds and test suites fit in two minutes mostly, and ten is as long as anyone should wait for
+/// one call.
 const TIMEOUT_MS_DEFAULT: u64 = 120_000;
 const TIMEOUT_MS_MAX: u64 = 600_000;
 

@@ -43,6 +43,8 @@ pub(crate) struct ToolContext {
     pub(crate) stop: Stop,
     /// Paths that a rule hides; `Grep` and `Glob` leave them out of their results.
     pub(crate) hidden: Option<PathFilter>,
+    /// Paths that a search leaves out unless it begins at one of them.
+    pub(crate) withheld: Option<PathFilter>,
     pub(crate) seen: Arc<SeenFiles>,
     pub(crate) todos: Arc<TodoList>,
     environment: Arc<BTreeMap<OsString, OsString>>,
@@ -62,6 +64,7 @@ impl ToolContext {
             output_len_max: OUTPUT_LEN_MAX,
             stop: Stop::never(),
             hidden: None,
+            withheld: None,
             seen: Arc::default(),
             todos: Arc::default(),
             environment: Arc::new(environment),
@@ -106,7 +109,10 @@ fn is_secret(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let ours = name.starts_with("COORDD_")
         && ["TOKEN", "SECRET", "KEY"].iter().any(|part| name.contains(part));
-    ours || name.starts_with("LISTEN_FD") || SECRET_NAMES.contains(&name.as_ref())
+    // Other names of the model's keys. What the user names for the tools in `env_allow` is theirs to have.
+    let model = ["ANTHROPIC_", "OPENAI_"].iter().any(|it| name.starts_with(it))
+        && ["TOKEN", "SECRET", "KEY", "HEADERS"].iter().any(|part| name.contains(part));
+    ours || model || name.starts_with("LISTEN_FD") || SECRET_NAMES.contains(&name.as_ref())
 }
 
 /// Ends the calls that hold the matching [`Stop`].
@@ -162,6 +168,11 @@ mod tests {
             ("ANTHROPIC_API_KEY", "k"),
             ("ANTHROPIC_AUTH_TOKEN", "k"),
             ("OPENAI_API_KEY", "k"),
+            ("OPENAI_ADMIN_KEY", "k"),
+            ("ANTHROPIC_FOUNDRY_API_KEY", "k"),
+            ("ANTHROPIC_CUSTOM_HEADERS", "x-api-key: k"),
+            ("OPENAI_BASE_URL", "http://x"),
+            ("STRIPE_API_KEY", "named in env_allow"),
             ("NOTIFY_SOCKET", "/n"),
             ("LISTEN_FDS", "1"),
             ("LISTEN_FDNAMES", "a"),
@@ -169,7 +180,7 @@ mod tests {
         let environment = given.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let context = ToolContext::new(PathBuf::from("/w"), environment);
         let names: Vec<_> = context.environment().keys().collect();
-        assert_eq!(names, ["COORDD_SCRATCHPAD", "PATH"]);
+        assert_eq!(names, ["COORDD_SCRATCHPAD", "OPENAI_BASE_URL", "PATH", "STRIPE_API_KEY"]);
     }
 
     #[test]

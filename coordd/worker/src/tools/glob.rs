@@ -120,7 +120,7 @@ fn modified(path: &Path) -> SystemTime {
 }
 
 /// Splits off the leading folders that hold no wildcard, so that only what can match is walked.
-fn split_literal(pattern: &str) -> (&str, &str) {
+pub(super) fn split_literal(pattern: &str) -> (&str, &str) {
     let wild = pattern.find(['*', '?', '[', '{', '\\', '!']).unwrap_or(pattern.len());
     match pattern.get(..wild).and_then(|it| it.rfind('/')) {
         Some(0) => ("/", pattern.get(1..).unwrap_or_default()),

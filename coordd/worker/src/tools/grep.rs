@@ -26,6 +26,7 @@ const HEAD_LIMIT_DEFAULT: u64 = 250;
 /// Longest line that is shown, in characters: longer ones are minified or generated.
 const LINE_LEN_MAX: usize = 500;
 
+/// Lines around a match: with more, reading the file is the better way.
 const CONTEXT_LINES_MAX: u64 = 100;
 
 /// Most memory for one file: it holds one line, or the whole file when matching across lines.

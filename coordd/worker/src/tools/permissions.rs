@@ -12,6 +12,7 @@
 //! are no wall against a malicious one.
 
 mod command;
+mod guards;
 mod plain;
 mod rule;
 mod shell;
@@ -21,10 +22,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use self::guards::{Guarded, Guards};
 use self::rule::{Anchors, Effect, RULES_MAX, Rule};
 use super::context::PathFilter;
-use super::paths;
+use super::{glob, paths};
 
+pub(crate) use self::guards::Places;
 pub(crate) use self::rule::RuleError;
 
 /// Folders inside a workspace whose files configure what runs: writing there always asks.
@@ -56,6 +59,12 @@ pub(crate) struct RuleTexts {
     pub(crate) deny: Vec<String>,
 }
 
+/// Whether an agent could read a rule, whatever it would be for.
+pub(crate) fn check_rule(text: &str) -> Result<(), RuleError> {
+    let anchors = Anchors { workspace: Path::new("/"), home: None };
+    Rule::parse(text, Effect::Deny, anchors).map(drop)
+}
+
 /// Where an agent works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
@@ -63,6 +72,7 @@ pub(crate) struct Workspace {
     pub(crate) scratchpad: Option<PathBuf>,
     pub(crate) additional_dirs: Vec<PathBuf>,
     pub(crate) home: Option<PathBuf>,
+    pub(crate) places: Places,
 }
 
 /// What is to happen with a call. The reasons are for the model and for people.
@@ -91,6 +101,7 @@ pub(crate) struct Permissions {
     /// Where edits are free in `acceptEdits`; resolved, the workspace first.
     roots: Vec<PathBuf>,
     home: Option<PathBuf>,
+    guards: Arc<Guards>,
 }
 
 impl Permissions {
@@ -120,7 +131,9 @@ impl Permissions {
         let allow = parse(&rules.allow, Effect::Allow)?;
         let ask = parse(&rules.ask, Effect::Ask)?;
         let deny = parse(&rules.deny, Effect::Deny)?;
-        Ok(Self { mode, allow, ask, deny, cwd, scratchpad, roots, home })
+        let guards = Guards::new(&workspace.places, home.as_deref(), scratchpad.as_deref(), &roots);
+        let guards = Arc::new(guards);
+        Ok(Self { mode, allow, ask, deny, cwd, scratchpad, roots, home, guards })
     }
 
     /// Adds an allow rule: the subject of an [`Decision::Ask`] that was answered with "always".
@@ -143,14 +156,27 @@ impl Permissions {
         Some(Arc::new(move |path: &Path| rules.iter().any(|it| it.covers_path(path))))
     }
 
+    /// Which paths a search leaves out unless it begins at one of them.
+    pub(crate) fn withheld(&self) -> Option<PathFilter> {
+        if self.mode == PermissionMode::BypassPermissions {
+            return None;
+        }
+        let guards = Arc::clone(&self.guards);
+        Some(Arc::new(move |path: &Path| guards.withholds(path)))
+    }
+
     pub(crate) fn decide(&self, tool: &str, input: &Value) -> Decision {
         let text = |field: &str| input.get(field).and_then(Value::as_str);
+        let folder = text("path").filter(|it| !it.is_empty()).unwrap_or(".");
         let decision = match tool {
             "Bash" => self.decide_command(text("command").unwrap_or_default()),
             "Read" => self.decide_path(tool, text("file_path").unwrap_or_default(), false),
-            "Grep" | "Glob" => {
-                let path = text("path").filter(|it| !it.is_empty()).unwrap_or(".");
-                self.decide_path(tool, path, false)
+            "Grep" => self.decide_path(tool, folder, false),
+            "Glob" => {
+                // A pattern may name the folder as well.
+                let (prefix, _) = glob::split_literal(text("pattern").unwrap_or_default());
+                let path = Path::new(folder).join(prefix);
+                self.decide_path(tool, &path.to_string_lossy(), false)
             }
             "Write" | "Edit" => self.decide_path(tool, text("file_path").unwrap_or_default(), true),
             "TodoWrite" => self.decide_by_name(tool, true),
@@ -205,11 +231,21 @@ impl Permissions {
         if let Some(rule) = covering(&self.ask, tool, &path, &written) {
             return asked(rule, Some(self.subject_of_path(tool, &path)));
         }
-        if writes { self.decide_write(tool, &path) } else { Decision::Allow }
+        let sealed = self.guards.sealed(&path);
+        if self.mode != PermissionMode::BypassPermissions
+            && let Some(it) = sealed
+            && !self.allow.iter().any(|rule| {
+                rule.covers_tool(tool) && rule.covers_path(&path) && it.is_meant_by(rule)
+            })
+        {
+            let subject = Some(self.subject_of_path(tool, &path));
+            return ask(guarded_text(&path, it), subject);
+        }
+        if writes { self.decide_write(tool, &path, &written) } else { Decision::Allow }
     }
 
     /// The path is resolved, and no deny or ask rule is about it.
-    fn decide_write(&self, tool: &str, path: &Path) -> Decision {
+    fn decide_write(&self, tool: &str, path: &Path, written: &Path) -> Decision {
         let in_scratchpad = self.scratchpad.as_ref().is_some_and(|it| path.starts_with(it));
         if self.mode == PermissionMode::BypassPermissions || in_scratchpad {
             return Decision::Allow;
@@ -218,16 +254,21 @@ impl Permissions {
             return plan(&format!("{tool} changes a file outside the scratchpad."));
         }
         let protected = self.protected_folder(path);
+        let configured = self.guards.configured(path).or_else(|| self.guards.configured(written));
         let is_allowed = |rule: &Rule| {
             rule.covers_tool(tool)
                 && rule.covers_path(path)
                 && protected.is_none_or(|folder| rule.names_folder(folder))
+                && configured.is_none_or(|it| it.is_meant_by(rule))
         };
         if self.allow.iter().any(is_allowed) {
             return Decision::Allow;
         }
         let shown = path.display();
         let subject = Some(self.subject_of_path(tool, path));
+        if let Some(it) = configured {
+            return ask(guarded_text(path, it), subject);
+        }
         if let Some(folder) = protected {
             return ask(format!("{shown} is in {folder}, which configures what runs."), subject);
         }
@@ -263,7 +304,7 @@ impl Permissions {
         };
         let parent = path_inside.parent().filter(|it| !it.as_os_str().is_empty());
         match parent {
-            Some(parent) if self.protected_folder(path).is_none() => {
+            Some(parent) if !self.is_special(path) => {
                 format!("{tool}({start}{}/**)", globset::escape(&parent.to_string_lossy()))
             }
             Some(_) | None => {
@@ -272,9 +313,20 @@ impl Permissions {
         }
     }
 
+    /// Whether an answer of "always" is to be about this one file.
+    fn is_special(&self, path: &Path) -> bool {
+        self.protected_folder(path).is_some()
+            || self.guards.configured(path).is_some()
+            || self.guards.sealed(path).is_some()
+    }
+
     fn read_rules(rules: &[Rule]) -> impl Iterator<Item = &Rule> {
         rules.iter().filter(|it| it.covers_tool("Read") && it.is_about_paths())
     }
+}
+
+fn guarded_text(path: &Path, it: Guarded<'_>) -> String {
+    format!("{} {}.", path.display(), it.why)
 }
 
 fn covering<'a>(rules: &'a [Rule], tool: &str, path: &Path, written: &Path) -> Option<&'a Rule> {

@@ -17,6 +17,7 @@ use super::input::number;
 use super::paths;
 use super::seen::{ContentHash, Fingerprint};
 
+/// Most source files are shorter, and lines that are longer are minified or generated.
 const LINES_DEFAULT: u64 = 2_000;
 const LINE_LEN_MAX: usize = 2_000;
 

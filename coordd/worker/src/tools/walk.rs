@@ -9,7 +9,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use ignore::types::Types;
 use ignore::{Walk, WalkBuilder};
 
-use super::context::ToolContext;
+use super::context::{PathFilter, ToolContext};
 
 /// Longest walk. What was found until then is returned, with a note.
 const WALK_MS_MAX: u64 = 60_000;
@@ -91,8 +91,13 @@ impl<'a> Files<'a> {
             builder.types(types);
         }
         let hides = context.hidden.clone();
+        // Who searches there has been allowed to.
+        let withholds = context.withheld.clone().filter(|withholds| !withholds(root));
         builder.filter_entry(move |entry| {
-            let hidden = hides.as_ref().is_some_and(|hides| hides(entry.path()));
+            let covered = |filter: &Option<PathFilter>| {
+                filter.as_ref().is_some_and(|filter| filter(entry.path()))
+            };
+            let hidden = covered(&hides) || covered(&withholds);
             // The insides of a repository are of no use to a search, unless it starts there.
             let git = entry.depth() > 0 && entry.file_name() == ".git";
             !hidden && !git
@@ -187,6 +192,17 @@ pub(super) mod tests {
         let mut files = Files::below(&context.cwd, false, None, &context);
         assert_eq!(files.next(), None);
         assert!(files.cut);
+    }
+
+    /// What is sealed is left out, unless the search was allowed to begin there.
+    #[test]
+    fn what_is_withheld_is_left_out_of_a_search_from_above() {
+        let (_dir, mut context) = tree();
+        let sealed = context.cwd.join("src");
+        context.withheld = Some(std::sync::Arc::new(move |path: &Path| path.starts_with(&sealed)));
+        assert_eq!(found(false, &context), ["a.rs"]);
+        let inside = Files::below(&context.cwd.join("src/deep"), false, None, &context);
+        assert_eq!(inside.count(), 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::{SystemPart, ToolSpec};
 
 fn encoded(request: &Request) -> Value {
-    serde_json::from_slice(&encode(request, "m").unwrap()).unwrap()
+    serde_json::from_slice(&encode(request, "m", true).unwrap()).unwrap()
 }
 
 fn tool(name: &str) -> ToolSpec {
@@ -84,6 +84,19 @@ fn a_request_has_its_marks_and_its_order() {
                 ]},
             ],
         })
+    );
+}
+
+/// Other servers take `any` and pass over the name; offered alone, the tool is the one that is called.
+#[test]
+fn another_server_is_offered_the_demanded_tool_alone() {
+    let body: Value = serde_json::from_slice(&encode(&request(), "m", false).unwrap()).unwrap();
+    assert_eq!(body["tool_choice"], json!({"type": "any"}));
+    let tools = body["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 1);
+    assert_eq!(
+        (&tools[0]["name"], tools[0].get("cache_control").is_some()),
+        (&json!("Read"), true)
     );
 }
 

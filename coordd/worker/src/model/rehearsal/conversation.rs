@@ -7,9 +7,6 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
-/// How a waiting turn begins. Such a turn does not advance the script.
-pub(super) const WAITING_PREFIX: &str = "Still waiting for: ";
-
 /// A conversation as the script sees it.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
@@ -17,8 +14,8 @@ pub(super) struct Conversation {
     pub(super) tools: Vec<String>,
     /// The assistant's turns, waiting ones included.
     pub(super) turns: usize,
-    /// Those of them that played a step.
-    pub(super) steps_played: usize,
+    /// What the assistant said in those of its turns that call no tool, and in the others nothing.
+    pub(super) said: Vec<String>,
     /// All text of the first user turn.
     pub(super) prompt: String,
     /// The size of the request, for made-up usage.
@@ -147,9 +144,8 @@ impl Reader {
                 text.push_str(&text_of(block));
             }
         }
-        let waiting = !calls && text.starts_with(WAITING_PREFIX);
         self.conversation.turns += 1;
-        self.conversation.steps_played += usize::from(!waiting);
+        self.conversation.said.push(if calls { String::new() } else { text.clone() });
         self.conversation.texts.push(text);
     }
 

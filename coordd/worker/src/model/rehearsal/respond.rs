@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::Usage;
-use super::conversation::{Conversation, WAITING_PREFIX};
-use super::script::{Part, Script, ScriptedError, ScriptedStop, Step};
+use super::conversation::Conversation;
+use super::script::{Part, Script, ScriptedError, ScriptedStop, Step, WAITING_PREFIX};
 use super::template::{TemplateError, fill, fill_value};
 
 /// Said when the steps are used up and the script has no words for it.
@@ -57,8 +57,9 @@ pub(super) fn respond(script: &Script, origin: &str, to: &Conversation, fails: F
             to.prompt.trim().chars().take(120).collect::<String>()
         ));
     };
-    let place = (agent, to.steps_played);
-    let answer = match part.steps.get(to.steps_played) {
+    let played = to.said.iter().filter(|it| !part.is_waiting(it)).count();
+    let place = (agent, played);
+    let answer = match part.steps.get(played) {
         None => {
             let text = part.after.as_ref().map_or(AFTER, |it| it.0.as_str());
             fill(text, to).map(|text| Message::new(to, text, Vec::new()))
@@ -67,7 +68,7 @@ pub(super) fn respond(script: &Script, origin: &str, to: &Conversation, fails: F
             let missing: Vec<&str> =
                 step.needs.iter().map(String::as_str).filter(|it| !to.has_ended(it)).collect();
             match &step.error {
-                _ if !missing.is_empty() => wait(part, &missing, to),
+                _ if !missing.is_empty() => wait(part, step, &missing, to),
                 Some(error) if error.times.is_none_or(|times| fails(place, times)) => {
                     return scripted(error);
                 }
@@ -77,7 +78,7 @@ pub(super) fn respond(script: &Script, origin: &str, to: &Conversation, fails: F
     };
     answer.map_or_else(
         |problem| {
-            let step = to.steps_played + 1;
+            let step = played + 1;
             let place =
                 format!("the rehearsal script ({origin}), agent {}, step {step}", agent + 1);
             Reply::bad_request(format!("{place}: {problem}"))
@@ -94,7 +95,16 @@ fn fits(part: &Part, to: &Conversation) -> bool {
         && when.prompt_matches.as_ref().is_none_or(|it| it.0.is_match(&to.prompt))
 }
 
-fn wait(part: &Part, missing: &[&str], to: &Conversation) -> Result<Message, TemplateError> {
+fn wait(
+    part: &Part,
+    step: &Step,
+    missing: &[&str],
+    to: &Conversation,
+) -> Result<Message, TemplateError> {
+    let waits_already = to.said.last().is_some_and(|it| part.is_waiting(it));
+    if let Some(text) = step.waiting_text.as_ref().filter(|_| !waits_already) {
+        return Ok(Message::new(to, text.clone(), Vec::new()));
+    }
     let mut text = format!("{WAITING_PREFIX}{}.", missing.join(", "));
     if let Some(more) = &part.waiting_text {
         text.push(' ');

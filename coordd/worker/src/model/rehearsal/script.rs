@@ -12,6 +12,9 @@ use serde_json::Value;
 use super::super::Usage;
 use super::template;
 
+/// How a waiting turn begins that has no words of its own.
+pub(super) const WAITING_PREFIX: &str = "Still waiting for: ";
+
 /// A script is written by hand; the longest real ones have a few dozen steps.
 const SCRIPT_LEN_MAX: u64 = 1024 * 1024;
 /// Compiled size of one pattern.
@@ -63,6 +66,8 @@ pub(super) struct When {
 pub(super) struct Step {
     #[serde(default)]
     pub(super) needs: Vec<String>,
+    /// Said at first while the needs are missing. A waiting turn is known by it, so nothing is filled in.
+    pub(super) waiting_text: Option<String>,
     pub(super) text: Option<Template>,
     #[serde(default)]
     pub(super) tools: Vec<Call>,
@@ -260,7 +265,17 @@ fn agents<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Er
 
 fn steps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
     let steps = Vec::<Checked>::deserialize(deserializer)?;
-    Ok(steps.into_iter().map(|Checked(step)| step).collect())
+    let steps: Vec<Step> = steps.into_iter().map(|Checked(step)| step).collect();
+    let mut waiting = steps.iter().filter_map(|it| it.waiting_text.as_ref());
+    let is_said = |text: &&String| {
+        steps.iter().any(|it| it.text.as_ref().is_some_and(|said| said.0 == **text))
+    };
+    if let Some(text) = waiting.find(is_said) {
+        return Err(D::Error::custom(format!(
+            "`{text}` is both a `text` and a `waiting_text`: write one of them differently"
+        )));
+    }
+    Ok(steps)
 }
 
 /// A step that was checked where it stands, so that the error has its line.
@@ -276,6 +291,14 @@ impl<'de> Deserialize<'de> for Checked {
     }
 }
 
+impl Part {
+    /// Whether a turn that calls no tool only waits. Such a turn does not advance the script.
+    pub(super) fn is_waiting(&self, text: &str) -> bool {
+        text.starts_with(WAITING_PREFIX)
+            || self.steps.iter().any(|it| it.waiting_text.as_deref() == Some(text))
+    }
+}
+
 impl Step {
     /// A step must make exactly one turn of the conversation, or the next one would never come.
     fn check(&self) -> Result<(), &'static str> {
@@ -283,6 +306,15 @@ impl Step {
         let acts = says || !self.tools.is_empty();
         if self.tools.iter().any(|call| call.name.trim().is_empty()) {
             return Err("a tool has no name: write { \"name\": \"Read\", \"input\": { … } }");
+        }
+        match &self.waiting_text {
+            Some(_) if self.needs.is_empty() => {
+                return Err("it has a `waiting_text` and waits for nobody: write `needs`");
+            }
+            Some(it) if it.trim().is_empty() || it.contains("{{") => {
+                return Err("its `waiting_text` must be plain words, without `{{`");
+            }
+            Some(_) | None => {}
         }
         match &self.error {
             None if !acts => Err("it says and does nothing: write `text`, `tools` or `error`"),

@@ -154,6 +154,41 @@ fn the_first_agent_that_fits_answers() {
     assert!(refused(rehearsal.reply(b"\xff")).contains("not a request"));
 }
 
+/// A step that begins to wait says so in its own words; later it names whom it still waits for.
+#[test]
+fn a_step_has_words_for_the_beginning_of_its_wait() {
+    let script = r#"{"agents":[{"steps":[{"tools":[{"name":"Agent"}]},
+        {"needs":["a","b"],"waiting_text":"Two look.","text":"both"},
+        {"needs":["a"],"waiting_text":"Again.","text":"end"}]}]}"#;
+    let ended = |id: &str| json!(notification(id, "completed", id, "r"));
+    let turns = [
+        ("user", json!("go")),
+        ("assistant", json!([agent_call("c1", "a"), agent_call("c2", "b")])),
+        ("user", json!([launched("c1", "a", "a"), launched("c2", "b", "b")])),
+        ("assistant", json!("Two look.")),
+        ("user", ended("b")),
+        ("assistant", json!("Still waiting for: a.")),
+        ("user", ended("a")),
+    ];
+    let rehearsal = rehearsal(script);
+    let said = |count: usize| message(rehearsal.reply(&body(&[], &turns[..count]))).text;
+    assert_eq!([said(3), said(5), said(7)], ["Two look.", "Still waiting for: a.", "both"]);
+    // One that need not wait does not say that it does.
+    let together = [turns[0].clone(), turns[1].clone(), turns[2].clone(), ("user", json!([
+        text(&notification("a", "completed", "a", "r")),
+        text(&notification("b", "completed", "b", "r")),
+    ]))];
+    assert_eq!(message(rehearsal.reply(&body(&[], &together))).text, "both");
+    for (part, problem) in [
+        (r#"{"waiting_text":"w","text":"t"}"#, "waits for nobody"),
+        (r#"{"needs":["a"],"waiting_text":"{{cwd}}","text":"t"}"#, "plain words"),
+        (r#"{"needs":["a"],"waiting_text":"t","text":"t"}"#, "both a `text` and a `waiting_text`"),
+    ] {
+        let error = check(&format!(r#"{{"agents":[{{"steps":[{part}]}}]}}"#)).unwrap_err();
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
 /// A name that is not known from an Agent result is taken from the summary.
 #[test]
 fn a_worker_is_known_by_its_notification_alone() {
@@ -457,4 +492,23 @@ async fn the_server_wants_its_key_and_its_path() {
     }
     assert!(!format!("{server:?}").contains(&server.key()));
     assert!(server.is_running());
+}
+
+/// rel-26: a script that is none is refused, and nothing of it falls or hangs.
+#[test]
+fn rel26_any_script_is_read_or_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/corpus/rehearsal");
+    let texts: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|it| std::fs::read(it.unwrap().path()).unwrap())
+        .collect();
+    assert!(texts.len() >= 5, "the corpus is there");
+    let mut good = 0;
+    for bytes in texts {
+        for end in 0..=bytes.len() {
+            let text = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            good += usize::from(check(&text).is_ok());
+        }
+    }
+    assert!(good > 0, "a whole script is among them");
 }

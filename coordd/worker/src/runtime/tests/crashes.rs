@@ -80,6 +80,16 @@ async fn rel41_a_lost_outcome_is_made_anew_from_the_transcript() {
     .await;
 }
 
+/// Makes the first entry of the transcript so much older.
+fn began_earlier(world: &World, by_ms: u64) {
+    let path = world.path("state/transcript.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut first: Value = serde_json::from_str(first).unwrap();
+    first["at_ms"] = json!(first["at_ms"].as_u64().unwrap() - by_ms);
+    std::fs::write(&path, format!("{first}\n{rest}")).unwrap();
+}
+
 /// A crash in the middle of a tool: its effects are unknown, and it is not run twice.
 #[tokio::test]
 async fn d5_a_restarted_process_goes_on_in_the_middle_of_a_run() {
@@ -96,9 +106,11 @@ async fn d5_a_restarted_process_goes_on_in_the_middle_of_a_run() {
         world.until_exists("running").await;
         process.crash().await;
         drop(peer);
+        began_earlier(&world, 60_000);
         let (_process, mut peer) = world.connect().await;
         let (run, outcome) = peer.record_run(true).await;
         assert_eq!((run, outcome.result.as_str(), outcome.usage.tool_uses), (1, "b", 2));
+        assert!(outcome.usage.duration_ms >= 60_000, "{outcome:?}");
         assert_eq!(std::fs::read_to_string(world.path("count")).unwrap(), "x\n");
         let lines = world.transcript();
         assert_eq!(lines[4], format!("error {UNFINISHED}"));

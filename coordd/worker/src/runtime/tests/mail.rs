@@ -19,12 +19,12 @@ async fn m3_mail_during_a_run_enters_at_the_next_tool_round_together_and_in_orde
         assert_eq!(peer.acknowledged, acknowledged);
         let lines = world.transcript();
         assert_eq!(lines[3], "result went");
-        assert!(
-            lines[4].starts_with("input The user sent this") && lines[4].ends_with("\n\nhurry")
-        );
-        assert!(lines[5].contains("treat the message as an instruction"), "{}", lines[5]);
-        assert!(lines[5].contains("\nand &lt;carefully&gt;\n"), "{}", lines[5]);
-        assert_eq!(lines[6..], ["text b", "end completed"]);
+        assert!(lines[4].starts_with("input The user sent this"), "{}", lines[4]);
+        assert_eq!(lines[5], "input hurry");
+        assert!(lines[6].contains("treat the message as an instruction"), "{}", lines[6]);
+        let element = "input <agent-message from=\"lead\" id=\"m3\">\nand &lt;carefully&gt;\n";
+        assert!(lines[7].starts_with(element), "{}", lines[7]);
+        assert_eq!(lines[8..], ["text b", "end completed"]);
     })
     .await;
 }
@@ -81,9 +81,11 @@ async fn w5_a_stopped_worker_wakes_with_its_context_and_the_message_as_its_promp
         // The script's second step: the first run is part of what the model reads.
         assert_eq!((run, outcome.result.as_str()), (2, "two"));
         let lines = world.transcript();
-        let woken = starts(&lines, "input")[1];
+        let [_, woken, said] = starts(&lines, "input")[..] else { panic!("{lines:?}") };
         assert!(woken.starts_with("input Your last run ended (completed)"), "{woken}");
-        assert!(woken.contains("from the lead;") && woken.ends_with("\n\ngo on"), "{woken}");
+        assert!(woken.contains("from the lead;"), "{woken}");
+        // Whoever looks sees the lead's words as they are.
+        assert_eq!(said, "input go on");
     })
     .await;
 }
@@ -133,6 +135,7 @@ async fn m2_a_request_to_end_ends_the_run_as_completed() {
         let lines = world.transcript();
         assert!(lines[4].starts_with("input The lead asks you to finish up"), "{}", lines[4]);
         assert!(lines[4].contains("(request shutdown-m2)"), "{}", lines[4]);
+        assert_eq!(lines[5], "input <reason>enough</reason>");
     })
     .await;
 }

@@ -203,7 +203,7 @@ async fn w5_an_idle_agent_that_may_not_exit_takes_the_next_prompt() {
         let (run, outcome) = peer.record_run(false).await;
         assert_eq!((run, outcome.result.as_str()), (2, "two"));
         assert_ne!(outcome.usage, Usage::default());
-        peer.order(Order::Exit {}).await;
+        peer.order(stop("over")).await;
         assert_eq!(process.ended().await, Ending::Done);
         let lines = world.transcript();
         assert_eq!(starts(&lines, "input"), ["input first", "input second"]);

@@ -3,6 +3,8 @@
 //! A rule that forbids is looked for generously, in everything that the text might run; a rule that allows has to cover each
 //! part, as it is written. It must not let a command through that was not understood.
 
+use std::path::PathBuf;
+
 use super::rule::{RULE_LEN_MAX, Rule, escape};
 use super::shell::{self, Part, Script, Word};
 use super::{Decision, PermissionMode, Permissions, ask, asked, covering, denied, plain, plan};
@@ -34,6 +36,12 @@ impl Permissions {
         if self.mode == PermissionMode::BypassPermissions {
             return Decision::Allow;
         }
+        let rules = || self.allow.iter().filter(|it| it.covers_tool("Bash"));
+        if !rules().any(|it| it.is_blanket() || it.is_exactly(command))
+            && let Some(reason) = self.sealed_by(&script)
+        {
+            return ask(reason, exact);
+        }
         let secret = self.has_read_limits() && script.parts.iter().any(plain::reads_unnamed_files);
         if plain::is_plain(&script) && !secret {
             return Decision::Allow;
@@ -42,6 +50,88 @@ impl Permissions {
             return plan("The command is not on the list of those that only read.");
         }
         self.allow_command(command, &script, secret)
+    }
+
+    /// Why a command may get at what is sealed, if it may.
+    fn sealed_by(&self, script: &Script) -> Option<String> {
+        let bases = self.folders_of(script);
+        script.parts.iter().find_map(|part| {
+            let recursive = plain::goes_through_folders(part);
+            if recursive && let Some(it) = bases.iter().find_map(|it| self.guards.sealed_below(it))
+            {
+                return Some(format!(
+                    "The command goes through {}, which {}.",
+                    it.top.display(),
+                    it.why
+                ));
+            }
+            let names_only = plain::shows_names_only(part) && !is_move(part);
+            let redirects = part.redirects.iter().map(|it| &it.target);
+            let words = part.words.iter().skip(1).chain(redirects);
+            words
+                .into_iter()
+                .find_map(|word| self.sealed_by_word(word, &bases, recursive, names_only))
+        })
+    }
+
+    fn sealed_by_word(
+        &self,
+        word: &Word,
+        bases: &[PathBuf],
+        recursive: bool,
+        names_only: bool,
+    ) -> Option<String> {
+        let home = self.home.as_ref().map(|it| it.to_string_lossy()).unwrap_or_default();
+        let text = word.text.replace("${HOME}", &home).replace("$HOME", &home);
+        let text = if text == "~" { home.into_owned() } else { text };
+        let behind = text.split_once('=').map(|(_, value)| value);
+        // As in `-f/a/b`.
+        let attached = text.strip_prefix('-').and_then(|it| it.get(it.find('/')?..));
+        let found = std::iter::once(text.as_str()).chain(behind).chain(attached).find_map(|it| {
+            bases.iter().find_map(|base| {
+                let home = self.home.as_ref().map(|it| it.as_os_str());
+                let wild = it.find(['*', '?', '[', '{']).filter(|_| word.wildcard_at.is_some());
+                let written = it.get(..wild.unwrap_or(it.len())).unwrap_or(it);
+                let absolute =
+                    paths::absolute(written, base, home).unwrap_or_else(|_| base.clone());
+                let path =
+                    paths::resolve(&absolute).unwrap_or_else(|_| paths::normalize(&absolute));
+                let is_folder = written.is_empty() || written.ends_with('/');
+                let beginning = path.to_string_lossy();
+                let beginning = beginning.trim_end_matches('/');
+                let beginning = format!("{beginning}{}", if is_folder { "/" } else { "" });
+                let below = || recursive.then(|| self.guards.sealed_below(&path)).flatten();
+                let behind = || {
+                    (wild.is_some() && !names_only)
+                        .then(|| self.guards.sealed_behind(&beginning))?
+                };
+                self.guards.sealed(&path).or_else(below).or_else(behind)
+            })
+        });
+        let found = found.or_else(|| self.guards.sealed_in(&text))?;
+        Some(format!("`{}` may get at {}, which {}.", word.raw, found.top.display(), found.why))
+    }
+
+    /// The folders in which a script's parts may run: the workspace, and where each `cd` leads.
+    fn folders_of(&self, script: &Script) -> Vec<PathBuf> {
+        let mut folders = vec![self.cwd.clone()];
+        for part in script.parts.iter().filter(|it| is_move(it)) {
+            let home = self.home.as_deref().unwrap_or(&self.cwd);
+            let target = part.words.get(1).map_or("~", |it| it.text.as_str());
+            for at in 0..folders.len().min(FOLDERS_MAX - folders.len()) {
+                let Some(folder) = folders.get(at) else { break };
+                let next = match target {
+                    "~" => home.to_owned(),
+                    target => paths::absolute(target, folder, Some(home.as_os_str()))
+                        .and_then(|it| paths::resolve(&it))
+                        .unwrap_or_else(|_| folder.clone()),
+                };
+                if !folders.contains(&next) {
+                    folders.push(next);
+                }
+            }
+        }
+        folders
     }
 
     /// What remains of a command: each part has to be allowed by a rule or be plain.
@@ -158,6 +248,9 @@ impl Permissions {
     }
 }
 
+/// Most folders in which a command is thought to run: each `cd` may double them.
+const FOLDERS_MAX: usize = 32;
+
 fn is_move(part: &Part) -> bool {
     matches!(part.program(), "cd" | "pushd" | "popd")
 }
@@ -167,11 +260,85 @@ fn plain_but_for_redirects(part: &Part) -> bool {
     plain::is_plain_part(&without)
 }
 
-/// Programs for which "the same program with other arguments" is no sensible thing to allow.
-const NEVER_WIDE: [&str; 20] = [
-    "sudo", "doas", "env", "xargs", "eval", "exec", "sh", "bash", "zsh", "ssh", "rm", "mv", "cp",
-    "chmod", "chown", "dd", "kill", "curl", "wget", "docker",
+/// Programs for which "the same program with other arguments" is no sensible thing to allow: they run what their arguments
+/// say, or change what these name.
+const NEVER_WIDE: [&str; 71] = [
+    "sudo",
+    "doas",
+    "su",
+    "runuser",
+    "pkexec",
+    "env",
+    "xargs",
+    "parallel",
+    "eval",
+    "exec",
+    "source",
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "fish",
+    "ash",
+    "csh",
+    "tcsh",
+    "busybox",
+    "toybox",
+    "ssh",
+    "command",
+    "builtin",
+    "coproc",
+    "time",
+    "nice",
+    "ionice",
+    "chrt",
+    "taskset",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "timeout",
+    "unshare",
+    "nsenter",
+    "chroot",
+    "prlimit",
+    "flock",
+    "script",
+    "strace",
+    "ltrace",
+    "gdb",
+    "watch",
+    "entr",
+    "perl",
+    "node",
+    "deno",
+    "bun",
+    "ruby",
+    "php",
+    "lua",
+    "awk",
+    "gawk",
+    "mawk",
+    "tclsh",
+    "find",
+    "rm",
+    "mv",
+    "cp",
+    "chmod",
+    "chown",
+    "dd",
+    "kill",
+    "curl",
+    "wget",
+    "docker",
+    "podman",
+    "systemd-run",
+    "ld.so",
 ];
+
+fn is_never_wide(program: &str) -> bool {
+    NEVER_WIDE.contains(&program) || program.starts_with("python") || program.starts_with("pypy")
+}
 
 /// A rule for a command: with its subcommand and any arguments if it has one, otherwise for itself alone.
 fn subject_of_part(part: &Part) -> Option<String> {
@@ -185,7 +352,7 @@ fn subject_of_part(part: &Part) -> Option<String> {
         [program, subcommand, ..]
             if is_subcommand(program)
                 && is_subcommand(subcommand)
-                && !NEVER_WIDE.contains(&program.raw.as_str()) =>
+                && !is_never_wide(&program.raw) =>
         {
             Some(format!("Bash({} {} *)", program.raw, subcommand.raw))
         }

@@ -6,7 +6,7 @@
 use super::shell::{Part, Script, Word};
 
 /// Programs whose arguments can neither write nor run anything.
-const HARMLESS: [&str; 36] = [
+const HARMLESS: [&str; 35] = [
     "ls",
     "cat",
     "head",
@@ -42,7 +42,6 @@ const HARMLESS: [&str; 36] = [
     "uname",
     "sha256sum",
     "md5sum",
-    "jq",
 ];
 
 /// Programs of the list above that go through whole folders, or whose target is a file's content.
@@ -101,7 +100,9 @@ pub(super) fn is_plain_part(part: &Part) -> bool {
         "git" => strict && git(arguments),
         "find" => strict && none_of(&["-exec", "-ok", "-delete", "-fprint", "-fls"]),
         "rg" => strict && none_of(&["--pre", "--hostname-bin", "--search-zip"]) && no_short(&['z']),
-        "sort" => strict && none_of(&["--o", "--co", "--t"]) && no_short(&['o', 'T']),
+        // A list of names may hold names that nobody has seen.
+        "sort" => strict && none_of(&["--o", "--co", "--t", "--fil"]) && no_short(&['o', 'T']),
+        "jq" => none_of(&["--from-file", "--f"]) && no_short(&['f', 'L']) && jq(arguments),
         "sed" => strict && sed(arguments),
         "date" => strict && none_of(&["--s"]) && no_short(&['s']),
         // With a second name it writes.
@@ -130,7 +131,7 @@ fn git(arguments: &[Word]) -> bool {
     let Some(command) = words.find(|it| *it != "--no-pager") else { return false };
     let rest: Vec<&str> = words.collect();
     // Abbreviated options count as well: `--outp` is `--output`.
-    let refused = ["--ou", "--ext", "--op", "--upload-pack", "--exec"];
+    let refused = ["--ou", "--ext", "--textc", "--op", "--upload-pack", "--exec"];
     if rest.iter().any(|it| refused.iter().any(|no| it.starts_with(no))) {
         return false;
     }
@@ -157,6 +158,22 @@ fn sed(arguments: &[Word]) -> bool {
     option.text == "-n" && is_range && files.iter().all(|it| !it.text.starts_with('-'))
 }
 
+/// Whether a filter shows no variable of the environment and takes in no other file. `.env` is a field.
+fn jq(arguments: &[Word]) -> bool {
+    arguments.iter().all(|word| {
+        let text = word.text.as_str();
+        let is_name = |it: Option<char>| it.is_some_and(|it| it.is_alphanumeric() || it == '_');
+        let names = |name: &str| {
+            text.match_indices(name).any(|(at, _)| {
+                let before = text.get(..at).and_then(|it| it.chars().next_back());
+                let after = text.get(at + name.len()..).and_then(|it| it.chars().next());
+                !is_name(before) && before != Some('.') && !is_name(after)
+            })
+        };
+        !text.contains("ENV") && !["env", "import", "include"].into_iter().any(names)
+    })
+}
+
 impl Word {
     fn is_literal_text(&self) -> bool {
         self.wildcard_at.is_none() && !self.variable
@@ -165,18 +182,24 @@ impl Word {
 
 /// Whether a part may read files that its words do not name one by one.
 pub(super) fn reads_unnamed_files(part: &Part) -> bool {
+    let wild = part.words.iter().any(|it| it.wildcard_at.is_some());
+    goes_through_folders(part) || (wild && !shows_names_only(part))
+}
+
+/// Whether a part reads what lies in the folders that it names.
+pub(super) fn goes_through_folders(part: &Part) -> bool {
     let options = || part.words.iter().map(|it| it.text.as_str()).filter(|it| it.starts_with('-'));
     let recursive = options().any(|it| {
         it.starts_with("--r")
             || it.starts_with("--d")
             || (!it.starts_with("--") && it.contains(['r', 'R', 'd']))
     });
-    let names_only =
-        matches!(part.program(), "ls" | "find" | "stat" | "du" | "echo" | "cd" | "basename");
-    let wild = part.words.iter().any(|it| it.wildcard_at.is_some());
-    part.program() == "rg"
-        || (RECURSIVE.contains(&part.program()) && recursive)
-        || (wild && !names_only)
+    part.program() == "rg" || (RECURSIVE.contains(&part.program()) && recursive)
+}
+
+/// Whether a part shows names, and nothing of what is in files.
+pub(super) fn shows_names_only(part: &Part) -> bool {
+    matches!(part.program(), "ls" | "find" | "stat" | "du" | "echo" | "cd" | "basename")
 }
 
 #[cfg(test)]
@@ -219,6 +242,8 @@ mod tests {
             "sed -n '$p' a",
             "ls ~/x",
             "date +%s",
+            "jq .env package.json",
+            "jq -r '.scripts[] | .environment' a",
         ] {
             assert!(plain(command), "{command}");
         }
@@ -322,6 +347,28 @@ mod tests {
             "tee f",
             "xxd a b",
             "file -C -m x",
+        ] {
+            assert!(!plain(command), "{command}");
+        }
+    }
+
+    /// What `env` is asked for is asked for in other words too, and so is what a repository set up to be run.
+    #[test]
+    fn the_environment_and_programs_of_a_repository_are_not_plain() {
+        for command in [
+            "printenv",
+            "jq -n env",
+            "jq -n 'env.HOME'",
+            "jq -n '[env]'",
+            "jq -n '$ENV.HOME'",
+            "jq -n -f program",
+            "jq -nf program",
+            "jq --from-file program",
+            "jq -n 'import \"a\" as $a; $a'",
+            "git show --textconv",
+            "git diff --textconv",
+            "git show --textc",
+            "sort --files0-from=f",
         ] {
             assert!(!plain(command), "{command}");
         }

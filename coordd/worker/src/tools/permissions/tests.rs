@@ -41,8 +41,18 @@ impl World {
             scratchpad: Some(self.root.join("scratch")),
             additional_dirs: vec![self.root.join("extra")],
             home: Some(self.root.clone()),
+            places: self.places(),
         };
         Permissions::new(mode, &self.rules, &workspace).unwrap()
+    }
+
+    fn places(&self) -> Places {
+        Places {
+            agent_state: Some(self.root.join(".local/state/coordd/sessions/s1/agents/a1")),
+            socket: Some(self.root.join("run/coordd/coordd.sock")),
+            config_home: None,
+            temp: Some(self.root.join("tmp")),
+        }
     }
 
     fn full(&self, mode: PermissionMode, tool: &str, argument: &str) -> Decision {
@@ -131,6 +141,7 @@ fn a_scratchpad_below_a_protected_folder_is_free() {
         scratchpad: Some(world.root.join("ws/.coordd/scratch")),
         additional_dirs: vec![world.root.join("ws/.claude/worktree")],
         home: None,
+        places: Places::default(),
     };
     let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
     let decide = |path: &str| permissions.decide("Write", &json!({ "file_path": path }));
@@ -332,6 +343,7 @@ fn rules_that_cannot_be_read_are_errors() {
         scratchpad: None,
         additional_dirs: vec![],
         home: None,
+        places: Places::default(),
     };
     let error = Permissions::new(Default, &world.rules, &workspace).unwrap_err();
     assert!(error.to_string().contains("Tool(pattern)"));
@@ -339,6 +351,237 @@ fn rules_that_cannot_be_read_are_errors() {
     assert!(matches!(Permissions::new(Default, &many, &workspace), Err(RuleError::TooMany { .. })));
     let unknown: Result<RuleTexts, _> = serde_json::from_value(json!({ "alow": [] }));
     assert!(unknown.unwrap_err().to_string().contains("unknown field `alow`"));
+}
+
+/// W-1: what coordd keeps for all sessions, keys included, is read by an agent only when the user says so.
+#[test]
+fn coordds_state_is_not_read_without_a_question() {
+    let world = world();
+    let state = world.root.join(".local/state/coordd/sessions/s2");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("env.json"), "{}").unwrap();
+    symlink(&state, world.root.join("ws/innocent")).unwrap();
+    let inside = state.display();
+    for (tool, argument) in [
+        ("Read", format!("{inside}/env.json")),
+        ("Read", "~/.local/state/coordd/coordd.log".to_owned()),
+        ("Read", "innocent/env.json".to_owned()),
+        ("Grep", inside.to_string()),
+        ("Glob", "innocent".to_owned()),
+        ("Write", format!("{inside}/env.json")),
+        ("Read", "../run/coordd/coordd.sock".to_owned()),
+        ("Read", "/proc/1/environ".to_owned()),
+        ("Bash", format!("cat {inside}/env.json")),
+        ("Bash", "cat ~/.local/state/coordd/sessions/*/env.json".to_owned()),
+        ("Bash", "cat ~/.local/*/coordd/sessions/*/env.json".to_owned()),
+        ("Bash", "cat ~/.l*/state/coordd/sessions/s2/env.json".to_owned()),
+        ("Bash", "cat ../.local/state/coord?/sessions/s2/env.json".to_owned()),
+        ("Bash", "cat innocent/env.json".to_owned()),
+        ("Bash", "cat < innocent/env.json".to_owned()),
+        ("Bash", "cd ~/.local/state && cat coordd/sessions/s2/env.json".to_owned()),
+        ("Bash", "cd .. && cd .local && cat state/coordd/sessions/s2/env.json".to_owned()),
+        ("Bash", "cd && cat .local/state/coordd/sessions/s2/env.json".to_owned()),
+        ("Bash", "cd ~/.local/state/coor* && cat sessions/s2/env.json".to_owned()),
+        ("Bash", "grep -r sk- ..".to_owned()),
+        ("Bash", "grep -r sk- ~".to_owned()),
+        ("Bash", "rg sk- ~/.local".to_owned()),
+        ("Bash", "cd .. && rg sk-".to_owned()),
+        ("Bash", format!("grep -f{inside}/env.json x")),
+        ("Bash", format!("grep --file={inside}/env.json x")),
+        ("Bash", format!("jq -n 'inputs|\"{inside}\"'")),
+        ("Bash", "cat /proc/self/environ".to_owned()),
+        ("Bash", "cat /proc/*/environ".to_owned()),
+    ] {
+        for (mode, expected) in [
+            (AcceptEdits, "ask"),
+            (Default, "ask"),
+            (DontAsk, "deny"),
+            (BypassPermissions, "allow"),
+        ] {
+            assert_eq!(world.decide(mode, tool, &argument), expected, "{mode:?} {tool} {argument}");
+        }
+    }
+    for (tool, argument) in [
+        ("Read", "~/.local/state/other"),
+        ("Grep", "~"),
+        ("Bash", "cat ~/.local/state/other"),
+        ("Bash", "cat *"),
+        ("Bash", "cat src/* ../extra/*.rs"),
+        ("Bash", "grep -rn x ."),
+        ("Bash", "rg x src"),
+        ("Bash", "ls ~/.local/state"),
+        ("Bash", "ls ~/*"),
+        ("Bash", "cat /proc/cpuinfo"),
+    ] {
+        assert_eq!(world.decide(DontAsk, tool, argument), "allow", "{tool} {argument}");
+    }
+    let glob = json!({ "pattern": format!("{inside}/**") });
+    let decision = world.permissions(AcceptEdits).decide("Glob", &glob);
+    assert!(matches!(decision, Decision::Ask { .. }), "{decision:?}");
+}
+
+/// S-4: what another session's agents share is theirs.
+#[test]
+fn s4_another_sessions_scratchpad_is_not_read_without_a_question() {
+    let world = world();
+    let uid = rustix::process::geteuid().as_raw();
+    let own = world.root.join(format!("tmp/claude-{uid}/-ws/s1/scratchpad"));
+    let other = world.root.join(format!("tmp/claude-{uid}/-ws/s2/scratchpad"));
+    for folder in [&own, &other] {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("a"), "x").unwrap();
+    }
+    let decide = |temp: Option<PathBuf>, tool: &str, argument: &str| {
+        let workspace = Workspace {
+            cwd: world.root.join("ws"),
+            scratchpad: Some(own.clone()),
+            additional_dirs: vec![],
+            home: Some(world.root.clone()),
+            places: Places { temp, ..Places::default() },
+        };
+        let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
+        let field = if tool == "Bash" { "command" } else { "file_path" };
+        permissions.decide(tool, &json!({ field: argument, "path": argument })) == Decision::Allow
+    };
+    // Found from the scratchpad, and where scratchpads are by default.
+    for temp in [None, Some(world.root.join("tmp"))] {
+        let allowed = |tool: &str, argument: &str| decide(temp.clone(), tool, argument);
+        let (own, other) = (own.display(), other.display());
+        for (tool, argument) in [
+            ("Read", format!("{other}/a")),
+            ("Grep", other.to_string()),
+            ("Write", format!("{other}/a")),
+            ("Bash", format!("cat {other}/a")),
+            ("Bash", format!("cat {own}/../../s2/scratchpad/a")),
+            ("Bash", format!("cat {own}/../../*/scratchpad/a")),
+            ("Bash", format!("cd {own}/../.. && cat s2/scratchpad/a")),
+            ("Bash", "grep -r x ../tmp".to_owned()),
+        ] {
+            assert!(!allowed(tool, &argument), "{tool} {argument}");
+        }
+        for (tool, argument) in [
+            ("Read", format!("{own}/a")),
+            ("Grep", own.to_string()),
+            ("Write", format!("{own}/a")),
+            ("Bash", format!("cat {own}/a")),
+            ("Bash", format!("cat {own}/*")),
+            ("Bash", format!("grep -r x {own}")),
+        ] {
+            assert!(allowed(tool, &argument), "{tool} {argument}");
+        }
+    }
+}
+
+/// Whoever works in a folder among the scratchpads, works in their own folder.
+#[test]
+fn a_workspace_below_the_scratchpads_is_free() {
+    let world = world();
+    let uid = rustix::process::geteuid().as_raw();
+    let cwd = world.root.join(format!("tmp/claude-{uid}/mine"));
+    std::fs::create_dir_all(&cwd).unwrap();
+    let workspace = Workspace {
+        cwd,
+        scratchpad: None,
+        additional_dirs: vec![],
+        home: None,
+        places: world.places(),
+    };
+    let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
+    let bash = |it: &str| permissions.decide("Bash", &json!({ "command": it }));
+    assert_eq!(bash("cat a *"), Decision::Allow);
+    assert_eq!(bash("grep -r x ."), Decision::Allow);
+    assert_ne!(bash("cat ../other/a"), Decision::Allow);
+    assert_eq!(permissions.decide("Write", &json!({ "file_path": "a" })), Decision::Allow);
+}
+
+/// A search that begins above leaves out what is sealed; one that was allowed to begin there does not.
+#[test]
+fn searches_leave_out_what_is_sealed() {
+    let world = world();
+    let state = world.root.join(".local/state/coordd");
+    let withheld = world.permissions(AcceptEdits).withheld().unwrap();
+    assert!(withheld(&state) && withheld(&state.join("sessions/s2/env.json")));
+    assert!(!withheld(&world.root) && !withheld(&world.root.join("ws/src")));
+    assert!(world.permissions(BypassPermissions).withheld().is_none());
+}
+
+/// No agent gives itself permissions, or puts something where a shell, ssh or systemd will run it.
+#[test]
+fn what_configures_programs_is_not_written_without_a_question() {
+    let world = world();
+    symlink("dotfiles/bashrc", world.root.join(".bashrc")).unwrap();
+    let at_home = |allow: &[&str]| {
+        let allow = allow.iter().map(|it| (*it).to_owned()).collect();
+        let workspace = Workspace {
+            cwd: world.root.clone(),
+            scratchpad: None,
+            additional_dirs: vec![],
+            home: Some(world.root.clone()),
+            places: Places { config_home: Some(world.root.join("conf")), ..world.places() },
+        };
+        let rules = RuleTexts { allow, ..RuleTexts::default() };
+        Permissions::new(AcceptEdits, &rules, &workspace).unwrap()
+    };
+    let write = |permissions: &Permissions, path: &str| {
+        permissions.decide("Write", &json!({ "file_path": path }))
+    };
+    let guarded = [
+        ".config/coordd/config.toml",
+        "conf/coordd/config.toml",
+        ".config/systemd/user/x.service",
+        ".config/fish/config.fish",
+        ".ssh/authorized_keys",
+        ".bashrc",
+        "dotfiles/bashrc",
+        ".profile",
+        ".zshrc",
+        ".gitconfig",
+        ".local/state/coordd/coordd.db",
+    ];
+    // A rule that is about more does not count.
+    for permissions in [at_home(&[]), at_home(&["Edit(~/**)", "Edit(/**)", "Edit", "Bash(echo *)"])]
+    {
+        for path in guarded {
+            let decision = write(&permissions, path);
+            assert!(matches!(decision, Decision::Ask { .. }), "{path}: {decision:?}");
+            let command = json!({ "command": format!("echo x > {path}") });
+            let decision = permissions.decide("Bash", &command);
+            assert!(matches!(decision, Decision::Ask { .. }), "> {path}: {decision:?}");
+        }
+        for path in [".bashrc_notes", "src/.config/x", "notes", ".config/other"] {
+            assert_eq!(write(&permissions, path), Decision::Allow, "{path}");
+        }
+    }
+    // "Always" is about the one file.
+    let mut permissions = at_home(&[]);
+    let Decision::Ask { subject: Some(subject), .. } = write(&permissions, ".ssh/config") else {
+        panic!()
+    };
+    assert_eq!(subject, "Edit(/.ssh/config)");
+    permissions.allow_always(&subject).unwrap();
+    assert_eq!(write(&permissions, ".ssh/config"), Decision::Allow);
+    assert_ne!(write(&permissions, ".ssh/authorized_keys"), Decision::Allow);
+    let named = at_home(&["Edit(~/.ssh/**)"]);
+    assert_eq!(write(&named, ".ssh/authorized_keys"), Decision::Allow);
+    // Reading them is free, as all reading.
+    assert_eq!(named.decide("Read", &json!({ "file_path": ".bashrc" })), Decision::Allow);
+}
+
+/// "Always" for a program that runs another one is about this one call.
+#[test]
+fn an_always_for_a_wrapper_is_not_wide() {
+    let world = world();
+    for program in [
+        "nice", "nohup", "setsid", "stdbuf", "command", "builtin", "busybox", "strace", "watch",
+        "chroot", "python", "python3", "perl", "node", "ruby", "ionice", "timeout", "xargs", "env",
+        "sudo", "doas", "dash", "ksh", "fish",
+    ] {
+        let command = format!("{program} rm foo");
+        let Decision::Ask { subject, .. } = world.full(AcceptEdits, "Bash", &command) else {
+            panic!("{program}")
+        };
+        assert_eq!(subject, Some(format!("Bash({command})")));
+    }
 }
 
 #[test]
@@ -411,7 +654,9 @@ proptest::proptest! {
         let dir = tempfile::tempdir().unwrap();
         let rules = RuleTexts { allow: vec!["Bash(echo *)".to_owned()], ..RuleTexts::default() };
         let cwd = dir.path().to_owned();
-        let workspace = Workspace { cwd, scratchpad: None, additional_dirs: vec![], home: None };
+        let places = Places::default();
+        let workspace =
+            Workspace { cwd, scratchpad: None, additional_dirs: vec![], home: None, places };
         let permissions = Permissions::new(Default, &rules, &workspace).unwrap();
         if permissions.decide("Bash", &json!({ "command": command })) == Decision::Allow {
             let mut bash = std::process::Command::new("/bin/bash");

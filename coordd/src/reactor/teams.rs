@@ -1,0 +1,74 @@
+//! Which teams' files are to be written. A team that changes a thousand times while its files are being written is
+//! written once more, not a thousand times: at most one copy of its files waits at any time.
+
+use super::Reactor;
+use crate::jobs::{Job, TeamJob, team_file};
+use crate::store::Store;
+use coordd_core::name::Name;
+use std::collections::BTreeSet;
+
+/// Teams by what is still to be done for their files.
+#[derive(Debug, Default)]
+pub(crate) struct Teams {
+    /// Changed since they were last handed over.
+    changed: BTreeSet<Name>,
+    /// Handed over, and not yet written.
+    waiting: BTreeSet<Name>,
+}
+
+impl Teams {
+    pub(super) fn changed(&mut self, team: Name) {
+        self.changed.insert(team);
+    }
+
+    pub(super) fn written(&mut self, team: &Name) {
+        self.waiting.remove(team);
+    }
+
+    /// The teams to hand over now.
+    fn take(&mut self) -> Vec<Name> {
+        let free: Vec<Name> = self.changed.difference(&self.waiting).cloned().collect();
+        for team in &free {
+            self.changed.remove(team);
+            self.waiting.insert(team.clone());
+        }
+        free
+    }
+}
+
+impl<S: Store> Reactor<S> {
+    pub(super) fn write_teams(&mut self) {
+        for team in self.teams.take() {
+            match team_file(&self.core, &team) {
+                Some((file, tasks)) => {
+                    self.jobs.push(Job::Team(TeamJob::Write { team, file: Box::new(file), tasks }))
+                }
+                None => self.teams.written(&team),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_team_that_changes_while_it_is_written_is_written_once_more() {
+        let name = |text: &str| Name::new(text).unwrap();
+        let mut teams = Teams::default();
+        for _ in 0..1_000 {
+            teams.changed(name("a"));
+        }
+        teams.changed(name("b"));
+        assert_eq!(teams.take(), [name("a"), name("b")]);
+        for _ in 0..1_000 {
+            teams.changed(name("a"));
+            assert!(teams.take().is_empty());
+        }
+        teams.written(&name("b"));
+        assert!(teams.take().is_empty());
+        teams.written(&name("a"));
+        assert_eq!(teams.take(), [name("a")]);
+    }
+}
