@@ -10,6 +10,7 @@
 //! disk and then the live entries that the file did not hold, each once.
 
 mod viewing;
+mod watcher;
 
 use crate::limits;
 use crate::peer::Handle;
@@ -24,6 +25,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
+use watcher::{Watcher, weight};
 
 /// What a viewer wants to see.
 #[derive(Clone, Debug)]
@@ -184,53 +186,6 @@ struct Known {
     session: String,
     name: String,
     activity: Option<Activity>,
-}
-
-/// Someone who watches.
-#[derive(Debug)]
-struct Watcher {
-    handle: Handle,
-    /// Only of this session.
-    session: Option<String>,
-    /// Whose transcript is shown, and how far.
-    view: Option<viewing::View>,
-    /// Set while the past is being sent.
-    past: Option<viewing::Past>,
-    /// Events that did not fit and are still to be said as a gap.
-    missed: u64,
-}
-
-impl Watcher {
-    fn tell(&mut self, message: &Arc<FromDaemon>) {
-        if self.missed > 0 {
-            let gap = Event::Gap { missed: Some(self.missed) };
-            if !self.handle.tell(unnumbered(String::new(), gap)) {
-                self.missed += 1;
-                return;
-            }
-            self.missed = 0;
-        }
-        if !self.handle.share(message) {
-            self.missed += 1;
-        }
-    }
-}
-
-/// About how many bytes an event takes: what may be long is counted, the rest is a constant.
-fn weight(message: &FromDaemon) -> usize {
-    let FromDaemon::Event(numbered) = message else { return 0 };
-    let long = if let Event::RunEnded { notification, .. } = &numbered.event {
-        notification.result.len()
-    } else if let Event::PermissionAsked { permission } = &numbered.event {
-        permission.question.input.0.to_string().len()
-    } else if let Event::Output { output } = &numbered.event {
-        output.0.to_string().len()
-    } else if let Event::SessionCreated { session } = &numbered.event {
-        session.output.as_ref().map_or(0, |it| it.0.to_string().len())
-    } else {
-        0
-    };
-    1_024 + long
 }
 
 /// An event of a stream, which is not kept.

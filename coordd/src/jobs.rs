@@ -63,7 +63,7 @@ pub(crate) enum Job {
 pub(crate) enum SessionJob {
     /// Removes what sessions left that are known no more: their removal was cut off.
     Sweep {
-        known: Vec<SessionId>,
+        unknown: Vec<String>,
     },
     Open {
         session: SessionId,

@@ -17,6 +17,8 @@ pub(crate) const CALLS_OPEN_MAX: usize = 256;
 pub(crate) const PEERS_MAX: usize = 2_048;
 /// Connections that have not said hello (rel-81).
 pub(crate) const STRANGERS_MAX: usize = 32;
+/// Bytes that are read from a peer at once. Each connection has such a buffer, and most messages are smaller.
+pub(crate) const READ_LEN: usize = 4 * 1024;
 /// From connecting to a whole hello (rel-81).
 pub(crate) const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 /// From the first to the last byte of a message (rel-81).

@@ -215,8 +215,10 @@ where
     } else {
         decoder.feed(&[first]);
     }
-    let message =
-        next(from, &mut decoder).await.map_err(|error| Failed { codec, error: Some(error) })?;
+    let mut chunk = vec![0; limits::READ_LEN];
+    let message = next(from, &mut decoder, &mut chunk)
+        .await
+        .map_err(|error| Failed { codec, error: Some(error) })?;
     let Some(message) = message else { return Err(Failed { codec, error: None }) };
     let hello = match message {
         Decoded::Message(message) => {
@@ -243,8 +245,8 @@ where
 async fn next<R: AsyncRead + Unpin>(
     from: &mut R,
     decoder: &mut Decoder,
+    chunk: &mut [u8],
 ) -> Result<Option<Decoded>, ErrorBody> {
-    let mut chunk = vec![0; 16 * 1024];
     let mut deadline = None;
     loop {
         if let Some(message) = decoder.next()? {
@@ -253,7 +255,7 @@ async fn next<R: AsyncRead + Unpin>(
         if decoder.is_inside() && deadline.is_none() {
             deadline = Some(Instant::now() + limits::MESSAGE_TIME_MAX);
         }
-        let reading = from.read(&mut chunk);
+        let reading = from.read(chunk);
         let read = match deadline {
             None => reading.await,
             Some(at) => timeout_at(at, reading).await.map_err(|_| {
@@ -279,8 +281,9 @@ async fn read<R: AsyncRead + Unpin>(
     handle: &Handle,
     calls: &Semaphore,
 ) -> Option<ErrorBody> {
+    let mut chunk = vec![0; limits::READ_LEN];
     loop {
-        let message = match next(from, decoder).await {
+        let message = match next(from, decoder, &mut chunk).await {
             Ok(Some(Decoded::Message(message))) => *message,
             Ok(Some(Decoded::BadCall { id, error })) => {
                 calls.acquire().await.ok()?.forget();

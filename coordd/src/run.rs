@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::environment::Environments;
 use crate::hub::Hub;
 use crate::jobs::{self, Job, Jobs, SessionJob, World};
-use crate::paths::Paths;
+use crate::paths::{Paths, StateDir};
 use crate::peer::Routes;
 use crate::reactor::space::Space;
 use crate::reactor::{Arrival, Reactor};
@@ -22,6 +22,7 @@ use crate::store::{self, Store};
 use crate::translate::Facts;
 use crate::{limits, listener, process, sd};
 use anyhow::Context as _;
+use coordd_core::id::SessionId;
 use coordd_core::{Core, Input, Live, Record};
 use std::collections::HashMap;
 use std::path::Path;
@@ -165,7 +166,7 @@ async fn serve(
     paths: Paths,
     config: Config,
     handed: Option<std::os::unix::net::UnixListener>,
-    (state, reserve): (Arc<crate::paths::StateDir>, Reserve),
+    (state, reserve): (Arc<StateDir>, Reserve),
     opened: Opened,
 ) -> anyhow::Result<()> {
     let under_systemd = handed.is_some() || std::env::var_os("INVOCATION_ID").is_some();
@@ -187,18 +188,11 @@ async fn serve(
     let home = config.home.clone().unwrap_or_else(|| paths.home.clone());
     let tmp = Arc::new(paths.tmp.clone());
     let paths = Arc::new(Paths { home, ..paths });
-    let world = World {
-        paths,
-        state: Arc::clone(&state),
-        reactor: reactor.clone(),
-        hub: hub.clone(),
-        reads,
-    };
+    let (own, sends) = (Arc::clone(&state), reactor.clone());
+    let world = World { paths, state: own, reactor: sends, hub: hub.clone(), reads };
     let jobs_task = tokio::task::spawn(jobs::run(world, queue));
-    // Not after damage: what no record names may then be all that is left of a session.
     if facts.degraded.is_empty() {
-        let known = core.durable.sessions.keys().cloned().collect();
-        jobs.push(Job::Session(SessionJob::Sweep { known }));
+        sweep(&core, &state, &jobs);
     }
     let looped = Reactor {
         core,
@@ -242,6 +236,24 @@ async fn serve(
         remove_socket(&socket);
     }
     result
+}
+
+/// Has what is left of sessions removed that no record names: their removal was cut off. Which these are is seen before the
+/// first new session can be made. Never after damage: then they may be all that is left of a session.
+fn sweep(core: &Core, state: &StateDir, jobs: &Jobs) {
+    match state.sessions() {
+        Ok(names) => {
+            let is_known =
+                |name: &String| core.durable.sessions.contains_key(&SessionId(name.clone()));
+            let unknown: Vec<_> = names.into_iter().filter(|name| !is_known(name)).collect();
+            if !unknown.is_empty() {
+                jobs.push(Job::Session(SessionJob::Sweep { unknown }));
+            }
+        }
+        Err(error) => {
+            tracing::warn!(error = crate::cause::chain(&error), "old sessions are not looked for");
+        }
+    }
 }
 
 fn facts(paths: &Paths, config: &Config, degraded: Vec<String>, under_systemd: bool) -> Facts {

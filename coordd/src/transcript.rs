@@ -2,6 +2,7 @@
 
 use crate::limits;
 use proto::entry::{Entry, Origin, What};
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -83,7 +84,7 @@ pub(crate) fn shown(mut entry: Entry) -> Entry {
             }
             let left_out = text.len() - end;
             text.truncate(end);
-            text.push_str(&format!("\n[{left_out} more bytes are in the transcript]"));
+            let _fits = write!(text, "\n[{left_out} more bytes are in the transcript]");
         }
     };
     match &mut entry.what {

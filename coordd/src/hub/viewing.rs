@@ -4,7 +4,8 @@
 //!  attach ──▶ CatchingUp { held } ──(past is sent, up to entry n)──▶ Live { after: n }
 //! ```
 
-use super::{Said, Task, Viewer, Watcher, unnumbered};
+use super::watcher::Watcher;
+use super::{Said, Task, Viewer, unnumbered};
 use crate::limits;
 use crate::peer::Handle;
 use crate::transcript;

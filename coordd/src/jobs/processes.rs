@@ -116,16 +116,11 @@ pub(super) async fn watch(
         start_ticks: it.start_ticks,
         boot_id: it.boot_id,
     });
-    let identity = match known {
-        Some(identity) => identity,
-        None => match find(&world, &agent, incarnation).await {
-            Some(identity) => identity,
-            None => {
-                let outcome = outcome_of(&world, dir.as_deref()).await;
-                let how = "never having been started".to_owned();
-                return world.tell(Input::Exited { agent, incarnation, how, outcome }).await;
-            }
-        },
+    let found = if known.is_some() { known } else { find(&world, &agent, incarnation).await };
+    let Some(identity) = found else {
+        let outcome = outcome_of(&world, dir.as_deref()).await;
+        let how = "never having been started".to_owned();
+        return world.tell(Input::Exited { agent, incarnation, how, outcome }).await;
     };
     tracing::info!(%agent, incarnation, pid = identity.pid, state = ?identity.alive(), "expecting an agent back");
     let ended = watch::adopted(identity.clone()).await;

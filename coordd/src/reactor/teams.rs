@@ -41,7 +41,7 @@ impl<S: Store> Reactor<S> {
         for team in self.teams.take() {
             match team_file(&self.core, &team) {
                 Some((file, tasks)) => {
-                    self.jobs.push(Job::Team(TeamJob::Write { team, file: Box::new(file), tasks }))
+                    self.jobs.push(Job::Team(TeamJob::Write { team, file: Box::new(file), tasks }));
                 }
                 None => self.teams.written(&team),
             }

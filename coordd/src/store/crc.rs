@@ -16,16 +16,10 @@ pub(super) fn of_row(seq: i64, body: &str) -> u32 {
 fn of(before: u32, bytes: &[u8]) -> u32 {
     let (eights, rest) = bytes.as_chunks::<8>();
     let crc = eights.iter().fold(!before, |crc, eight| {
-        let [a, b, c, d, e, f, g, h] = *eight;
-        let [p, q, r, s] = crc.to_le_bytes();
-        look_up(7, a ^ p)
-            ^ look_up(6, b ^ q)
-            ^ look_up(5, c ^ r)
-            ^ look_up(4, d ^ s)
-            ^ look_up(3, e)
-            ^ look_up(2, f)
-            ^ look_up(1, g)
-            ^ look_up(0, h)
+        // The first four meet what came before; each byte has the table for its distance from the end.
+        let before = crc.to_le_bytes().into_iter().chain([0; 4]);
+        let met = eight.iter().zip(before).map(|(byte, before)| byte ^ before);
+        met.zip((0..8).rev()).fold(0, |sum, (byte, table)| sum ^ look_up(table, byte))
     });
     !rest.iter().fold(crc, |crc, byte| {
         let [low, ..] = crc.to_le_bytes();

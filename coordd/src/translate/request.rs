@@ -11,6 +11,10 @@ use proto::request::Request as Wire;
 use proto::view;
 
 /// The request, or why it says nothing. `definitions` are the user's own agent definitions, for a new session.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one short arm for each request, and none may be forgotten"
+)]
 pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, ErrorBody> {
     Ok(match wire {
         Wire::Ping {} => Request::Ping,

@@ -10,13 +10,13 @@ use proto::agent::Bootstrap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
     /// Messages are in the transcript, and coordd does not know.
-    AfterTranscript,
+    InTranscript,
     /// The outcome of a run is on disk, and not in the transcript.
-    AfterOutcome,
+    OutcomeWritten,
     /// It is in the transcript too, and coordd does not know.
-    AfterRunClosed,
+    RunClosed,
     /// coordd has recorded the end of a run.
-    AfterRunEnded,
+    RunRecorded,
 }
 
 #[cfg(not(feature = "failpoints"))]
@@ -41,10 +41,10 @@ mod armed {
 
     fn name(point: Point) -> &'static str {
         match point {
-            Point::AfterTranscript => "after-transcript",
-            Point::AfterOutcome => "after-outcome-file",
-            Point::AfterRunClosed => "after-run-closed",
-            Point::AfterRunEnded => "after-run-ended",
+            Point::InTranscript => "after-transcript",
+            Point::OutcomeWritten => "after-outcome-file",
+            Point::RunClosed => "after-run-closed",
+            Point::RunRecorded => "after-run-ended",
         }
     }
 

@@ -49,10 +49,12 @@ fn disturb(
     sessions: &[String],
 ) -> Kills {
     let (mut random, mut kills) = (Random(3), Kills::default());
+    // Longer runs are killed at longer intervals: agents look for a daemon that keeps dying every two seconds only.
+    let pause_ms_max = 40 * (count as u64 / 60).max(1);
     // An agent that dies three times in one run has failed, so each dies once in a run.
     let mut died_in = vec![u32::MAX; sessions.len()];
     loop {
-        std::thread::sleep(Duration::from_millis(random.below(40)));
+        std::thread::sleep(Duration::from_millis(random.below(pause_ms_max)));
         let mut over = true;
         for sender in senders.iter_mut() {
             match sender.child.try_wait().unwrap() {

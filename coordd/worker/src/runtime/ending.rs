@@ -29,16 +29,16 @@ impl Agent {
         if let Err(error) = outcome::write(Path::new(&self.boot.state_dir), run, &outcome) {
             tracing::error!(error = ?error, run, "the outcome is not on disk");
         }
-        failpoint::reach(Point::AfterOutcome);
+        failpoint::reach(Point::OutcomeWritten);
         let unfinished = format!("Not finished: {}", outcome.reason);
         let closed = self.close_run(run, outcome.status, outcome.reason.clone(), &unfinished);
         if let Err(error) = closed {
             tracing::error!(error = ?error, run, "the end of the run is not in the transcript");
         }
         tracing::info!(run, status = outcome.status.as_str(), reason = outcome.reason, "run ended");
-        failpoint::reach(Point::AfterRunClosed);
+        failpoint::reach(Point::RunClosed);
         let may_exit = self.report_end(run, outcome).await;
-        failpoint::reach(Point::AfterRunEnded);
+        failpoint::reach(Point::RunRecorded);
         let control = self.orders.control();
         may_exit || control.stop.is_some()
     }

@@ -246,7 +246,7 @@ impl Agent {
         // A crash must not leave coordd's words behind without the message that they are about.
         self.memory.record_whole(run, what)?;
         self.memory.sync()?;
-        failpoint::reach(Point::AfterTranscript);
+        failpoint::reach(Point::InTranscript);
         self.link.post(Request::Acknowledge { messages: ids, run });
         Ok(entered)
     }

@@ -1,0 +1,55 @@
+//! Someone who watches, and how much is kept for those who come back.
+
+use super::unnumbered;
+use super::viewing::{Past, View};
+use crate::peer::Handle;
+use proto::FromDaemon;
+use proto::event::Event;
+use std::sync::Arc;
+
+/// Someone who watches.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    pub(super) handle: Handle,
+    /// Only of this session.
+    pub(super) session: Option<String>,
+    /// Whose transcript is shown, and how far.
+    pub(super) view: Option<View>,
+    /// Set while the past is being sent.
+    pub(super) past: Option<Past>,
+    /// Events that did not fit and are still to be said as a gap.
+    pub(super) missed: u64,
+}
+
+impl Watcher {
+    pub(super) fn tell(&mut self, message: &Arc<FromDaemon>) {
+        if self.missed > 0 {
+            let gap = Event::Gap { missed: Some(self.missed) };
+            if !self.handle.tell(unnumbered(String::new(), gap)) {
+                self.missed += 1;
+                return;
+            }
+            self.missed = 0;
+        }
+        if !self.handle.share(message) {
+            self.missed += 1;
+        }
+    }
+}
+
+/// About how many bytes an event takes: what may be long is counted, the rest is a constant.
+pub(super) fn weight(message: &FromDaemon) -> usize {
+    let FromDaemon::Event(numbered) = message else { return 0 };
+    let long = if let Event::RunEnded { notification, .. } = &numbered.event {
+        notification.result.len()
+    } else if let Event::PermissionAsked { permission } = &numbered.event {
+        permission.question.input.0.to_string().len()
+    } else if let Event::Output { output } = &numbered.event {
+        output.0.to_string().len()
+    } else if let Event::SessionCreated { session } = &numbered.event {
+        session.output.as_ref().map_or(0, |it| it.0.to_string().len())
+    } else {
+        0
+    };
+    1_024 + long
+}
