@@ -23,7 +23,9 @@ fn converse(program: &str, file: &str) {
         let ran = Ran::of(command, "");
         assert_eq!((ran.code, ran.stdout.as_str()), (0, answer), "{ran:?}");
     }
-    let Response::Sessions { sessions } = client.ok(Request::SessionList {}) else { panic!("no sessions") };
+    let Response::Sessions { sessions } = client.ok(Request::SessionList {}) else {
+        panic!("no sessions")
+    };
     assert_eq!(sessions.len(), 1);
     let mut command = daemon.command(program);
     command.arg(format!("{EXAMPLES}/{file}")).args(["nosuch", "x"]);

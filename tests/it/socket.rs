@@ -81,6 +81,24 @@ fn d1_rel22_a_second_daemon_says_so_and_leaves_the_first_alone() {
     assert_eq!(daemon.socket().metadata().unwrap().ino(), before);
 }
 
+/// After a logout that an old daemon outlived the next login has another runtime folder, and the same home.
+#[test]
+fn d1_rel22_two_runtime_folders_never_serve_one_state_folder() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(program("coordd"));
+    let other = daemon.at("r2");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o700)).unwrap();
+    command.arg("--foreground").env("XDG_RUNTIME_DIR", &other);
+    let second = Ran::of(command, "");
+    assert_eq!(second.code, 1, "{second:?}");
+    assert!(
+        second.said().contains("already running") && second.said().contains("COORDD_STATE_DIR"),
+        "{second:?}"
+    );
+    assert_served(&daemon);
+}
+
 #[test]
 fn d1_rel23_a_stale_socket_is_replaced() {
     let mut daemon = Daemon::start();

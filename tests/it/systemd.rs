@@ -146,7 +146,8 @@ impl User {
 
     /// A client's question is answered.
     fn assert_client_works(&self) {
-        for question in ["coordctl daemon status --json", "coordctl ls --json"] {
+        // First one that starts the daemon; to ask for its state does not.
+        for question in ["coordctl ls --json", "coordctl daemon status --json"] {
             let answer = self.run(question);
             let parsed = serde_json::from_str::<serde_json::Value>(&answer);
             assert!(parsed.is_ok(), "`{question}` is to print JSON: {answer}");
@@ -290,7 +291,9 @@ fn lead_pid(user: &User, session: &str) -> Option<u64> {
 #[test]
 fn d6_agents_outlive_the_unit_but_not_its_stop() {
     let user = User::with_units_installed();
-    user.run("mkdir -p ~/project && cd ~/project && coordctl new --name keep --model rehearsal hello");
+    user.run(
+        "mkdir -p ~/project && cd ~/project && coordctl new --name keep --model rehearsal hello",
+    );
     user.run("coordctl wait keep");
     let lead = lead_pid(&user, "keep").expect("an idle lead has a process");
     user.run("systemctl --user restart coordd");

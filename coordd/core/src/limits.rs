@@ -26,7 +26,7 @@ pub const MAILBOX_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const BODY_LEN_MAX: usize = 256 * 1024;
 /// Characters of a summary; more is cut off, since it is for lists only.
 pub const SUMMARY_LEN_MAX: usize = 200;
-/// Characters of a description; more is refused.
+/// Bytes of a description; more is refused.
 pub const DESCRIPTION_LEN_MAX: usize = 500;
 /// Bytes of a worker's result inside its notification; the rest stays in its transcript.
 pub const RESULT_LEN_MAX: usize = 128 * 1024;

@@ -7,7 +7,7 @@ use crate::store::Store;
 use crate::translate;
 use coordd_core::Effect;
 use coordd_core::denial::Denial;
-use coordd_core::effect::Order;
+use coordd_core::effect::{Event, Order};
 use coordd_core::id::{AgentId, PeerId};
 use proto::response::Response as R;
 use proto::{FromDaemon, Outcome};
@@ -127,6 +127,12 @@ impl<S: Store> Reactor<S> {
                 self.hub.attach(peer, handle, viewer, call);
             }
             Effect::Publish { session, event } => {
+                // The team file says who is active.
+                if matches!(event, Event::AgentChanged { .. } | Event::RunEnded { .. })
+                    && let Some(team) = self.core.durable.team_of(&session)
+                {
+                    self.teams.changed(team.name.clone());
+                }
                 if let Some(event) = translate::event(&self.core, &self.facts, &session, &event) {
                     tracing::debug!(session = %session, event = event_name(&event), "event");
                     self.hub.publish(&session.to_string(), event);

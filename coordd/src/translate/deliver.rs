@@ -11,7 +11,8 @@ use proto::notification::{Notification, render, render_agent_message};
 
 /// The order that hands a message over, or nothing if it is gone.
 pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {
-    let message = core.durable.messages.get(&id)?;
+    // One that ended in the same batch has no text any more, and nobody waits for it.
+    let message = core.durable.messages.get(&id).filter(|it| !it.state.is_final())?;
     let (origin, text) = read_as(core, message);
     let shutdown = matches!(message.kind, Kind::ShutdownRequest { .. });
     Some(Order::Deliver { message: id.to_string(), origin, text, shutdown })

@@ -246,17 +246,21 @@ fn d6_rel49_d14_adoption_is_parallel() {
         assert_eq!(agents[at].state, AgentState::Starting, "expected back: {:?}", agents[at]);
         assert_eq!(agents[at].incarnation, 1, "a process that lives is not replaced");
     }
+    // They go on in their runs, and may have come to an end already: nobody knows what became of the call that they were in.
     until("the dead are replaced", || {
         let agents = client.show(&session).1;
-        let again = |it: &AgentView| it.incarnation == 2 && it.state == AgentState::Running;
-        dead.clone().all(|at| again(&agents[at])).then_some(())
+        dead.clone().all(|at| agents[at].incarnation == 2).then_some(())
     });
     // One that goes on is adopted as if nothing had been.
     stopped.clone().for_each(|at| of(at).signal(Signal::CONT));
-    let agents = connected(&mut client, &session, 21);
-    for at in stopped.chain(11..=20) {
-        assert_eq!((agents[at].pid, agents[at].incarnation), (before[at].pid, 1));
-    }
+    until("those that went on are back", || {
+        let agents = client.show(&session).1;
+        let back = |at: usize| {
+            let (it, was) = (&agents[at], &before[at]);
+            it.state == AgentState::Running && (it.pid, it.incarnation) == (was.pid, 1)
+        };
+        stopped.clone().chain(11..=20).all(back).then_some(())
+    });
     assert!(served < Duration::from_secs(3), "served after {served:?}");
     eprintln!(
         "20 agents, 5 stopped, 5 dead: ready after {ready:?}, the others served after {served:?}"
@@ -381,7 +385,7 @@ fn d6_rel56_d11_a_process_that_no_record_names_is_adopted() {
     Process::open(pid).unwrap().kill9();
     until("it is replaced", || {
         let lead = super::agents(&mut client, &session).remove(0);
-        (lead.incarnation == 2 && lead.state == AgentState::Running).then_some(())
+        (lead.incarnation == 2).then_some(())
     });
     // Nothing of it is left after a stop.
     client.ok(&Request::SessionStop { session: session.clone() }, None);

@@ -11,7 +11,7 @@ use proto::response::Response;
 use tokio::time::sleep;
 
 use super::Agent;
-use super::native::End;
+use super::halt::End;
 use crate::failpoint::{self, Point};
 use crate::framing;
 use crate::link::CallError;

@@ -10,8 +10,10 @@
 //! model and tools.
 
 mod approval;
+mod ask;
 mod clock;
 mod ending;
+mod halt;
 mod kit;
 mod native;
 mod round;
@@ -137,7 +139,7 @@ impl Agent {
                     Some(end) => (run, end),
                     None => return Ending::Done,
                 },
-                Next::CannotRun(run, error) => (run, native::End::at_once(&error)),
+                Next::CannotRun(run, error) => (run, halt::End::at_once(&error)),
             };
             if self.end_run(run, end).await {
                 return Ending::Done;

@@ -13,72 +13,25 @@
 use std::time::Duration;
 
 use proto::entry::What;
-use proto::json::Json;
-use proto::notification::{FailureClass, Usage};
+use proto::notification::FailureClass;
 use tokio::time::{Instant, sleep_until};
 
+use super::ask::{Asked, time_words};
 use super::clock::{Before, RunClock};
+use super::halt::{End, Halt};
 use super::kit::Kit;
 use super::{Agent, class_of, round, system_input};
 use crate::conversation::Standing;
 use crate::framing::{self, GO_ON, Moment, RESTARTED};
-use crate::model::{Answer, Block, Delta, ModelError, Request, Stop, ToolChoice};
+use crate::model::Stop;
 use crate::outcome::Shortfall;
-use crate::transcript::TranscriptError;
 
-/// Longest answer of the model. Every model on offer allows as much; a longer file is written in pieces.
-const OUTPUT_TOKENS_MAX: u32 = 16_000;
-/// For models that are too small to call a tool by themselves: a tool's name, or `any`.
-const FIRST_TOOL_VARIABLE: &str = "COORDD_FIRST_TOOL";
 /// How long the last call, which writes the report, may take after the time is up.
 const REPORT_MAX: Duration = Duration::from_mins(1);
 /// Model calls after a request to end: to bring a file into a sound state, and to report.
 const SHUTDOWN_TURNS: u32 = 3;
 /// Answers in a row that may break off.
 const CUT_OFFS_MAX: u32 = 2;
-
-/// How a run ended.
-#[derive(Debug)]
-pub(super) struct End {
-    /// None: it completed.
-    pub(super) shortfall: Option<Shortfall>,
-    /// The model could still write a report.
-    pub(super) reported: bool,
-    pub(super) lasted_ms: u64,
-}
-
-/// What keeps a run from going on.
-#[derive(Debug)]
-pub(super) enum Halt {
-    /// It cannot go on.
-    Short(Shortfall),
-    /// The process ends and the run does not.
-    Left,
-    /// It may not; the limit in words.
-    Limit { limit: String, reason: &'static str },
-}
-
-impl From<TranscriptError> for Halt {
-    fn from(error: TranscriptError) -> Self {
-        Self::Short(shortfall_of(&error))
-    }
-}
-
-impl End {
-    /// The end of a run that could not begin.
-    pub(super) fn at_once(error: &TranscriptError) -> Self {
-        Self { shortfall: Some(shortfall_of(error)), reported: false, lasted_ms: 0 }
-    }
-}
-
-fn shortfall_of(error: &TranscriptError) -> Shortfall {
-    let mut reason = error.to_string();
-    if let Some(cause) = std::error::Error::source(error) {
-        reason.push_str(": ");
-        reason.push_str(&cause.to_string());
-    }
-    Shortfall::failed(FailureClass::Fatal, reason)
-}
 
 /// A run while it lasts.
 pub(super) struct Run<'a> {
@@ -120,13 +73,6 @@ pub(super) async fn run(agent: &mut Agent, number: u32) -> Option<End> {
         Err(Halt::Limit { limit, reason }) => run.write_report(&limit, reason).await,
     };
     Some(End { shortfall, reported, lasted_ms: run.clock.elapsed_ms() })
-}
-
-/// How asking the model went.
-enum Asked {
-    Answered(Result<Answer, ModelError>),
-    /// The run is to end, or its time is up. What had arrived of the answer.
-    Halted(String),
 }
 
 impl Run<'_> {
@@ -275,90 +221,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks and waits, but not beyond a stop or the deadline.
-    async fn answer(&mut self, kit: &Kit, deadline: Option<Instant>) -> Result<Asked, Halt> {
-        let client = match self.agent.client() {
-            Ok(client) => client,
-            Err(error) => return Ok(Asked::Answered(Err(error))),
-        };
-        let agent = &*self.agent;
-        let context = kit.user_context(&agent.boot);
-        let request = Request {
-            system: kit.system.clone(),
-            turns: agent.memory.conversation().turns(context.as_deref()),
-            tools: kit.specs.clone(),
-            tool_choice: self.tool_choice(kit),
-            max_output_tokens: OUTPUT_TOKENS_MAX,
-        };
-        let clock = &self.clock;
-        agent.activity("thinking", clock.elapsed_ms());
-        let (mut partial, mut waited) = (String::new(), false);
-        let mut on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => {
-                if std::mem::take(&mut waited) {
-                    agent.activity("thinking", clock.elapsed_ms());
-                }
-                partial.push_str(text);
-                agent.link.delta(text);
-            }
-            Delta::ToolStarted { .. } => {}
-            Delta::Waiting { for_ms, why } => {
-                waited = true;
-                partial.clear();
-                let doing = format!("waiting {}: {why}", time_words(for_ms));
-                agent.activity(&doing, clock.elapsed_ms());
-            }
-        };
-        let answer = tokio::select! {
-            biased;
-            () = agent.orders.run_ends() => None,
-            () = until(deadline) => None,
-            answer = client.answer(&request, &mut on_delta) => Some(answer),
-        };
-        Ok(answer.map_or_else(|| Asked::Halted(std::mem::take(&mut partial)), Asked::Answered))
-    }
-
-    /// What the first answer of a run must call, where the environment says so.
-    fn tool_choice(&self, kit: &Kit) -> ToolChoice {
-        let wanted = self.agent.boot.env.get(FIRST_TOOL_VARIABLE).map_or("", String::as_str);
-        if self.agent.memory.conversation().so_far().turns > 0 {
-            ToolChoice::Auto
-        } else if wanted == "any" {
-            ToolChoice::Any
-        } else if kit.specs.iter().any(|it| it.name == wanted) {
-            ToolChoice::Tool(wanted.to_owned())
-        } else {
-            ToolChoice::Auto
-        }
-    }
-
-    /// The entries of an answer, with the mark that it is whole.
-    fn entries(&self, answer: Answer, began: Instant, with_calls: bool) -> Vec<What> {
-        let (mut what, mut ids) = (Vec::new(), Vec::new());
-        for block in answer.blocks {
-            match block {
-                Block::Text { text } if text.trim().is_empty() => {}
-                Block::Text { text } => what.push(What::Text { text }),
-                Block::ToolUse { id, name, input } if with_calls => {
-                    let call = self.agent.memory.conversation().fresh_call_id(&id, &ids);
-                    ids.push(call.clone());
-                    what.push(What::ToolCall { call, tool: name, input: Json(input) });
-                }
-                Block::ToolUse { .. } | Block::ToolResult { .. } => {}
-            }
-        }
-        let usage = Usage {
-            input_tokens: answer.usage.input,
-            output_tokens: answer.usage.output,
-            cache_read_tokens: answer.usage.cache_read,
-            cache_write_tokens: answer.usage.cache_write,
-            tool_uses: ids.len() as u64,
-            duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-        };
-        what.push(What::Turn { usage });
-        what
-    }
-
     /// The last model call of a run that reached a limit: its report. No tool runs any more.
     async fn write_report(
         &mut self,
@@ -405,13 +267,5 @@ pub(super) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
-    }
-}
-
-fn time_words(ms: u64) -> String {
-    match ms {
-        0..10_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        10_000..120_000 => format!("{} s", ms / 1_000),
-        _ => format!("{} minutes", ms / 60_000),
     }
 }

@@ -15,8 +15,9 @@ use futures_util::stream::{self, StreamExt as _};
 use proto::entry::What;
 use tokio::time::{Instant, sleep};
 
+use super::halt::Halt;
 use super::kit::Kit;
-use super::native::{Halt, Run, until};
+use super::native::{Run, until};
 use crate::conversation::OpenCall;
 use crate::framing::UNFINISHED;
 use crate::orchestration::{self, Verb};

@@ -174,10 +174,18 @@ fn a_step_has_words_for_the_beginning_of_its_wait() {
     let said = |count: usize| message(rehearsal.reply(&body(&[], &turns[..count]))).text;
     assert_eq!([said(3), said(5), said(7)], ["Two look.", "Still waiting for: a.", "both"]);
     // One that need not wait does not say that it does.
-    let together = [turns[0].clone(), turns[1].clone(), turns[2].clone(), ("user", json!([
-        text(&notification("a", "completed", "a", "r")),
-        text(&notification("b", "completed", "b", "r")),
-    ]))];
+    let together = [
+        turns[0].clone(),
+        turns[1].clone(),
+        turns[2].clone(),
+        (
+            "user",
+            json!([
+                text(&notification("a", "completed", "a", "r")),
+                text(&notification("b", "completed", "b", "r")),
+            ]),
+        ),
+    ];
     assert_eq!(message(rehearsal.reply(&body(&[], &together))).text, "both");
     for (part, problem) in [
         (r#"{"waiting_text":"w","text":"t"}"#, "waits for nobody"),
