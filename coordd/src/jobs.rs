@@ -148,21 +148,27 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
     let mut running = JoinSet::new();
     let starts = Arc::new(Semaphore::new(limits::SPAWNS_AT_ONCE_MAX));
     let files = files::Files::start(world.clone());
+    let starting = processes::Starting::default();
     while let Some(job) = jobs.recv().await {
         while running.try_join_next().is_some() {}
         match job {
             Job::Spawn { bootstrap, open } => {
                 let (world, starts, files) = (world.clone(), Arc::clone(&starts), files.clone());
+                let starting = starting.clone();
+                starting.begin(&bootstrap);
                 running.spawn(async move {
                     if let Some(open) = open {
                         files.done(files::FileJob::Session(open)).await;
                     }
-                    processes::spawn(world, *bootstrap, &starts).await;
+                    processes::spawn(world, *bootstrap, &starts, &starting).await;
                 });
             }
             Job::Watch { agent, incarnation, process, dir } => {
                 running.spawn(processes::watch(world.clone(), agent, incarnation, process, dir));
             }
+            // It is not there yet: whoever starts it ends it, and says so.
+            Job::Kill { agent, incarnation, process: None, .. }
+                if starting.end(&agent, incarnation) => {}
             Job::Kill { agent, incarnation, process, dir } => {
                 running.spawn(processes::kill(world.clone(), agent, incarnation, process, dir));
             }

@@ -142,7 +142,7 @@ fn unknown_sessions_and_names() {
     assert_says(&ran.stderr, &["nobody"]);
 }
 
-/// rel-92
+/// rel-92, D25
 #[test]
 fn a_socket_path_that_is_too_long() {
     let mut sandbox = Sandbox::new();

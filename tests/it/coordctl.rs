@@ -163,6 +163,23 @@ fn d1_many_clients_start_one_daemon() {
     assert_eq!(pids.len(), 1, "{pids:?}");
 }
 
+/// D4: under a user manager that ends with the last login, it is said that coordd ends with it, and what keeps it.
+#[test]
+fn d4_doctor_and_install_tell_what_keeps_it_after_the_last_logout() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set("USER", "nobody-of-this-name");
+    let daemon = Daemon::start_in(sandbox);
+    // A manager that can be seen; nobody calls it here.
+    let manager = daemon.write("r/systemd/private", "");
+    assert!(!daemon.coordctl(&["doctor"]).stdout.contains("enable-linger"), "no unit, no end");
+    std::fs::remove_file(&manager).unwrap();
+    let installed = daemon.coordctl(&["daemon", "install"]);
+    assert!(installed.code == 0 && installed.stdout.contains("enable-linger"), "{installed:?}");
+    std::fs::write(&manager, "").unwrap();
+    let doctor = daemon.coordctl(&["doctor"]);
+    assert!(doctor.stdout.contains("enable-linger"), "{doctor:?}");
+}
+
 /// D-6: agents go on while the daemon is replaced.
 #[test]
 fn d6_daemon_restart_keeps_the_agents() {
@@ -327,7 +344,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
-/// L-2 with a terminal: type a prompt, see the answer, leave with Ctrl-D; everything goes on. rel-85 there too.
+/// L-2, E8, with a terminal: type a prompt, see the answer, leave with Ctrl-D; everything goes on. rel-85 there too.
 #[test]
 fn l2_rel85_attach_in_a_terminal() {
     let daemon = Daemon::start();
@@ -346,6 +363,7 @@ fn l2_rel85_attach_in_a_terminal() {
     assert!(screen.contains("detached"), "{screen}");
     let lead = daemon.client().agent("dates/lead");
     assert!(Process::open(lead.pid.unwrap()).is_some_and(|it| it.runs()), "leaving stops nothing");
+    assert_eq!(daemon.client().sessions().len(), 1, "leaving makes no second one");
     // A second time it shows what was said before.
     terminal.tmux(&["kill-server"]);
     let again = Terminal::open(&daemon, "two", &attach);

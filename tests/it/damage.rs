@@ -65,7 +65,7 @@ fn damaged(bytes: &[u8], how: usize) -> Vec<u8> {
     bytes
 }
 
-/// The store: cut off and flipped at sampled places. Each time all is there, or what is not is said.
+/// A32: the store, cut off and flipped at sampled places. Each time all is there, or what is not is said.
 #[test]
 fn d5_rel41_a_damaged_store_is_kept_and_said() {
     let (mut daemon, mut agents) = Agents::start();

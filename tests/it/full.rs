@@ -113,7 +113,7 @@ fn send_until_full(client: &mut Client, to: &str, accepted: &mut Vec<String>) {
     panic!("a full disk takes everything");
 }
 
-/// rel-44. The stand-ins' processes and the test are in other mount namespaces than the daemon: what is asked goes
+/// rel-44, A30. The stand-ins' processes and the test are in other mount namespaces than the daemon: what is asked goes
 /// through the socket alone.
 #[test]
 fn rel44_a_full_disk_refuses_what_grows_and_nothing_else() {

@@ -47,6 +47,7 @@ fn denied(client: &mut Client, session: &str, to: &str) -> ErrorBody {
     client.denied(request(session, to, "x"))
 }
 
+/// A6, A12, A19, M-11: who has it, since when, how many are before it; read is what the reader says that it has read.
 #[test]
 fn m11_a_receipt_follows_its_message() {
     let (daemon, mut agents) = Agents::start();
@@ -110,7 +111,7 @@ fn m3_rel15_what_was_accepted_survives_kill_9() {
     }
 }
 
-/// rel-17: handed over again until it is acknowledged, and never again after that.
+/// rel-17, A27: handed over again until it is acknowledged, and never again after that.
 #[test]
 fn m3_rel17_a_message_leaves_when_it_is_acknowledged() {
     let (mut daemon, mut agents) = Agents::start();

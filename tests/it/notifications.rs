@@ -1,14 +1,16 @@
 //! N-1 to N-4: the end of a run reaches the lead once, whole, and cannot be forged, whatever dies meanwhile.
 
-use proto::agent::Mode;
+use proto::ToDaemon;
+use proto::agent::{Activity, Mode, Report};
 use proto::entry::{Entry, Origin, What};
 use proto::event::Event;
-use proto::notification::{FailureClass, Notification, RunStatus};
+use proto::message::SendResult;
+use proto::notification::{FailureClass, Notification, RunStatus, Usage};
 use proto::request::Request;
 use proto::response::Response;
-use proto::view::AgentState;
+use proto::view::{AgentState, AgentView};
 use serde_json::{Value, json};
-use tests::agents::{Agents, outcome};
+use tests::agents::{Agents, FakeAgent, outcome};
 use tests::processes::Process;
 use tests::rehearsal::{bash, call, lead, say, script, start, worker};
 use tests::wait::until;
@@ -57,6 +59,7 @@ fn result_in(text: &str) -> String {
     inner.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
+/// B11: the end of a run is an event of its own.
 #[test]
 fn n1_n2_the_lead_is_told_in_one_element_and_clients_in_an_event() {
     let daemon = Daemon::start();
@@ -214,6 +217,89 @@ fn n4_b8_b9_a_worker_that_keeps_dying_has_failed() {
     assert!(agents.look().is_none(), "it is not started again");
     lead.acknowledge(&[&told.message], 1);
     lead.assert_nothing_comes();
+}
+
+/// A22, B10, D22: a worker that is dead is listed as that at once, its end says which one it was and where its transcript is, and the
+/// same address reaches it again.
+#[test]
+fn a22_b10_a_dead_worker_is_listed_and_its_address_still_reaches_it() {
+    let (daemon, mut agents) = Agents::start();
+    let mut lead = agents.lead(&daemon, "coordinator");
+    let mut w = agents.worker(&daemon, &mut lead, "w");
+    let mut client = daemon.client();
+    for _ in 0..2 {
+        w.exit();
+        let next = agents.next_started();
+        // A process that has not said hello does not pass for one that works.
+        let view = client.agent(&w.boot.agent);
+        assert_eq!((view.state, view.incarnation), (AgentState::Starting, next.boot.incarnation));
+        w = next.connect(&daemon).unwrap();
+    }
+    w.exit();
+    let told = lead.deliver();
+    let Origin::Notification { notification } = &told.origin else { panic!("{told:?}") };
+    assert_eq!(notification.task_id, w.boot.agent);
+    let (_, listed) = client.show(&lead.boot.session);
+    let view = listed.into_iter().find(|it| it.id == notification.task_id).unwrap();
+    assert_eq!((view.state, view.pid), (AgentState::Stopped, None));
+    assert!(view.transcript.contains(&view.id), "{}", view.transcript);
+    let sent = lead.client.ok(Request::Send {
+        session: String::new(),
+        to: notification.task_id.clone(),
+        body: proto::message::Body::text("go on"),
+        summary: String::new(),
+    });
+    let Response::Sent { results } = sent else { panic!("{sent:?}") };
+    let [SendResult::Accepted { note, .. }] = results.as_slice() else { panic!("{results:?}") };
+    assert!(note.contains("not running"), "{note}");
+    let mut again = agents.next(&daemon);
+    assert_eq!(again.boot.agent, notification.task_id);
+    assert!(again.deliver().text.contains("go on"));
+}
+
+/// B3: each lead is told of its own workers, whatever others call theirs.
+#[test]
+fn b3_n1_each_lead_is_told_of_its_own_workers_alone() {
+    let (daemon, mut agents) = Agents::start();
+    let mut leads = ["coordinator", "coordinator"].map(|mode| agents.lead(&daemon, mode));
+    let mut workers = leads.each_mut().map(|lead| agents.worker(&daemon, lead, "w"));
+    for (n, worker) in workers.iter_mut().enumerate() {
+        worker.complete(1, &format!("report {n}"));
+    }
+    for (n, (lead, worker)) in leads.iter_mut().zip(&workers).enumerate() {
+        let told = lead.deliver();
+        let Origin::Notification { notification } = &told.origin else { panic!("{told:?}") };
+        assert_eq!(notification.task_id, worker.boot.agent);
+        assert_eq!(notification.result, format!("report {n}"));
+        lead.acknowledge(&[&told.message], 1);
+        lead.assert_nothing_comes();
+    }
+}
+
+/// B6: who works, who has ended and who was lost sight of look different, each with its own detail.
+#[test]
+fn b6_what_an_agent_is_at_can_be_told() {
+    let (daemon, mut agents) = Agents::start();
+    let mut lead = agents.lead(&daemon, "coordinator");
+    let mut builds = agents.worker(&daemon, &mut lead, "builds");
+    let mut ended = agents.worker(&daemon, &mut lead, "ended");
+    let mut lost = agents.worker(&daemon, &mut lead, "lost");
+    let doing = "running Bash".to_owned();
+    let activity = Activity { doing, turns: 1, usage: Usage::default() };
+    builds.client.send(&ToDaemon::Report(Report::Activity { activity: activity.clone() }));
+    ended.complete(1, "all done");
+    ended.exit();
+    lost.disconnect();
+    let mut client = daemon.client();
+    let mut until = |it: &FakeAgent, state: AgentState| {
+        client.agent_until(&it.boot.agent, "is seen", |it| it.state == state)
+    };
+    until(&lost, AgentState::Starting);
+    let run = until(&ended, AgentState::Stopped).last.unwrap();
+    assert_eq!((run.status, run.result.as_str()), (RunStatus::Completed, "all done"));
+    assert!(until(&builds, AgentState::Running).run_started_ms.is_some());
+    let is_told = |it: &AgentView| it.activity.as_ref() == Some(&activity);
+    client.agent_until(&builds.boot.agent, "says what it does", is_told);
 }
 
 /// A real agent process that is killed goes on where it was.

@@ -129,7 +129,7 @@ fn w3_always_is_asked_once() {
     assert_eq!(open(&mut client), []);
 }
 
-/// M-8, rel-20: no agent's words answer a question.
+/// M-8, rel-20, G7: no agent's words answer a question.
 #[test]
 fn w3_m8_rel20_words_of_agents_answer_nothing() {
     let daemon = Daemon::start();

@@ -11,6 +11,7 @@ use proto::response::Response;
 use proto::view::{AgentState, SessionState};
 use serde_json::json;
 use tests::agents::Agents;
+use tests::processes::Process;
 use tests::rehearsal::{call, lead, say, script};
 use tests::wait::until;
 use tests::{Client, Daemon, story};
@@ -190,7 +191,7 @@ fn d5_sessions_survive_kill_9() {
     assert_eq!(client.show(&one.id[..8]).0.name, "one", "a unique prefix of its id");
 }
 
-/// The conversation goes on where it was, with everything that was said.
+/// A26: the conversation goes on where it was, with everything that was said, under the names that it had.
 #[test]
 fn a_session_is_stopped_and_resumed_with_its_conversation() {
     let mut daemon = Daemon::start();
@@ -222,6 +223,49 @@ fn a_session_is_stopped_and_resumed_with_its_conversation() {
     assert!(inputs[0].contains("first") && inputs[1].contains("second"), "{inputs:?}");
     let numbers: Vec<_> = entries.iter().map(|it| it.seq).collect();
     assert_eq!(numbers, (1..=entries.len() as u64).collect::<Vec<_>>(), "without gaps");
+}
+
+/// D28: the daemon dies and leaves its agents; they hold nothing that keeps the session from being stopped and resumed.
+#[test]
+fn d28_what_a_dead_daemon_left_does_not_keep_its_session_from_going_on() {
+    let mut daemon = Daemon::start();
+    let mut client = daemon.client();
+    let session = client.new_session(NewSession { prompt: "first".into(), ..plain(&daemon) });
+    let lead = format!("{}/lead", session.name);
+    let before = client.agent_until(&lead, "has answered", |it| it.runs == 1);
+    let orphan = Process::open(before.pid.unwrap()).unwrap();
+    daemon.kill9();
+    assert!(orphan.runs(), "an agent outlives its daemon");
+    daemon.restart();
+    let mut client = daemon.client();
+    client.ok(Request::SessionStop { session: session.id.clone() });
+    assert!(!orphan.runs());
+    resume(&mut client, &session.id, None);
+    client.prompt(&session.id, "second");
+    let after = client.agent_until(&lead, "has answered again", |it| it.runs == 2);
+    assert!(after.incarnation > before.incarnation, "{after:?}");
+    assert_eq!(story::texts(&client.transcript(&lead)), ["Hello.", "Again."]);
+}
+
+/// D17: what was in the middle when the daemon and an agent died is listed as what it is now: running means a process.
+#[test]
+fn d17_after_a_crash_only_the_living_are_listed_as_running() {
+    let (mut daemon, mut agents) = Agents::start();
+    let mut lead = agents.lead(&daemon, "coordinator");
+    let w = agents.worker(&daemon, &mut lead, "w");
+    daemon.kill9();
+    w.exit();
+    daemon.restart();
+    lead.reconnect(&daemon);
+    let next = agents.next_started();
+    let (_, listed) = daemon.client().show(&lead.boot.session);
+    let seen: Vec<_> = listed.iter().map(|it| (it.name.as_str(), it.state, it.pid)).collect();
+    let want = [
+        ("lead", AgentState::Running, Some(lead.pid)),
+        ("w", AgentState::Starting, Some(next.pid)),
+    ];
+    assert_eq!(seen, want);
+    assert_ne!(next.pid, w.pid);
 }
 
 /// C13: what is removed is gone from the disk, and stays gone.
@@ -293,7 +337,7 @@ fn names_are_made_of_the_folder() {
     assert_eq!(listed, ["w-3", "w-2", "w"], "newest first");
 }
 
-/// The same key is the same session, also after a crash (rel-18).
+/// D21: the same key is the same session, also after a crash (rel-18).
 #[test]
 fn a_repeated_call_makes_one_session() {
     let mut daemon = Daemon::start();

@@ -135,7 +135,7 @@ fn w6_task_stop_ends_a_worker_that_is_thinking() {
     });
 }
 
-/// W-5: a message to a worker that runs waits for the end of its tool round, not of its run.
+/// W-5, A11: a message to a worker that runs waits for the end of its tool round, not of its run.
 #[test]
 fn w5_a_message_enters_at_the_next_tool_round() {
     let daemon = Daemon::start();

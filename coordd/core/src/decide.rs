@@ -7,6 +7,7 @@ use crate::effect::Event;
 use crate::id::{PeerId, SessionId};
 use crate::input::{Credentials, Input};
 use crate::live::{Caller, Clocks, Ending, Link};
+use crate::planted::{Bug, is_planted};
 use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker, Role};
@@ -122,7 +123,9 @@ fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
     }
     for agent in durable.agents.values() {
         live.touch(&agent.id);
-        if agent.has_process() {
+        if agent.has_process() && is_planted(Bug::D13) {
+            lifecycle::gone(live, step, agent, true, "");
+        } else if agent.has_process() {
             let mut link = Link::new(agent.incarnation);
             // Whoever was told to end when the last daemon died has had its time; whoever is unknown gets some to show up.
             link.deadline_mono_ms = match (&agent.life, &agent.process) {
@@ -256,7 +259,11 @@ fn checked(
                 why: "must have 1 to 128 bytes".to_owned(),
             });
         }
-        if let Some((before, _)) = call.durable.keys.get(&(caller_key(&call.caller), key.clone())) {
+        let before = call.durable.keys.get(&(caller_key(&call.caller), key.clone()));
+        if let Some((before, _)) = before.filter(|_| !is_planted(Bug::A39)) {
+            if let Keyed::Permission(id) = before {
+                request::permissions::heard(call, step, *id);
+            }
             return Ok(repeated(call, before));
         }
     }

@@ -5,6 +5,7 @@ use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::message::{self, Message, Sender, State};
 use crate::name::Name;
 use crate::permission::Permission;
+use crate::planted::{Bug, is_planted};
 use crate::record::{Keyed, Record};
 use crate::session::{Session, SessionState};
 use crate::task::Task;
@@ -122,6 +123,9 @@ impl Durable {
                 if let Some(it) = self.messages.get_mut(message).filter(|it| !it.state.is_final()) {
                     it.state = State::Delivered;
                     it.delivered_ms = Some(*at_ms);
+                }
+                if is_planted(Bug::A9) {
+                    self.finish_message(*message, State::Consumed, "", *at_ms);
                 }
             }
             Record::MessagesConsumed { agent, messages, run, at_ms } => {

@@ -36,6 +36,7 @@ pub mod message;
 pub mod mode;
 pub mod name;
 pub mod permission;
+mod planted;
 pub mod record;
 pub mod request;
 pub mod role;

@@ -6,6 +6,7 @@ use crate::effect::{Event, Order};
 use crate::id::AgentId;
 use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Message, Sender, State, without_result};
+use crate::planted::{Bug, is_planted};
 use crate::role::Role;
 use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, task};
 use alloc::borrow::ToOwned as _;
@@ -22,7 +23,7 @@ pub(crate) fn end_run(
     run: u32,
     mut outcome: Outcome,
 ) {
-    if run <= agent.runs {
+    if run <= agent.runs && !is_planted(Bug::E3) {
         return;
     }
     cut(&mut outcome.result, limits::RESULT_LEN_MAX, "\n[The rest is in the worker's transcript.]");
@@ -74,6 +75,9 @@ fn notify_lead(
     thin: bool,
 ) {
     let Some(lead) = durable.lead_of(&agent.session) else { return };
+    if is_planted(Bug::B1) && lead.run_is_open() {
+        return;
+    }
     // The numbers already taken by this step's records count too.
     let mut numbers = Numbers::after(durable, step);
     let kind = Kind::Notification {
@@ -246,7 +250,8 @@ pub(crate) fn exited(
     exit: Exit,
 ) {
     let Some(agent) = durable.agents.get(&exit.agent) else { return };
-    if agent.incarnation != exit.incarnation || !agent.has_process() {
+    let is_earlier = agent.incarnation != exit.incarnation && !is_planted(Bug::A33);
+    if is_earlier || !agent.has_process() {
         return;
     }
     let on_disk = exit.outcome.filter(|(run, _)| *run > agent.runs);

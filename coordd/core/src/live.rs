@@ -118,6 +118,11 @@ pub(crate) struct Waiting {
 }
 
 impl Live {
+    /// Whether somebody who is connected waits for the answer to this question.
+    pub(crate) fn is_awaited(&self, question: PermissionId) -> bool {
+        self.waiters.iter().any(|it| matches!(&it.waiter, Waiter::Answered(id) if *id == question))
+    }
+
     /// Has the agent looked at in this turn.
     pub(crate) fn touch(&mut self, agent: &AgentId) {
         self.touched.insert(agent.clone());

@@ -5,6 +5,7 @@ use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::{AgentId, MessageId};
 use crate::message::{Kind, Message, Sender, State};
+use crate::planted::{Bug, is_planted};
 use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -119,6 +120,9 @@ pub(crate) fn bounce(
         if let (Sender::Agent(from), false) = (&message.from, message.kind == Kind::Prompt) {
             senders.entry(from).or_default().push(message.id);
         }
+    }
+    if is_planted(Bug::A21) {
+        senders.clear();
     }
     for (sender, ids) in senders {
         if let Some(sender) = durable.agents.get(sender) {

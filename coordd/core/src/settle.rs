@@ -17,6 +17,7 @@ use crate::effect::Event;
 use crate::id::{AgentId, SessionId, hex};
 use crate::live::{Link, Waiter, Waiting};
 use crate::message::State;
+use crate::planted::{Bug, is_planted};
 use crate::role::Role;
 use crate::session::SessionState;
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, request};
@@ -67,7 +68,8 @@ fn should_wake(durable: &Durable, live: &Live, agent: &Agent) -> bool {
     let is_live =
         durable.sessions.get(&agent.session).is_some_and(|it| it.state == SessionState::Live);
     let wants = !agent.mailbox.is_empty() || agent.run_is_open();
-    is_live && !live.is_ending() && !agent.parked && wants
+    let is_parked = agent.parked && !is_planted(Bug::A13);
+    is_live && !live.is_ending() && !is_parked && wants
 }
 
 fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {
@@ -87,6 +89,9 @@ fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, 
             let event = Event::MessageChanged { message: *id, state: State::Delivered };
             step.effect(Effect::Publish { session: agent.session.clone(), event });
         }
+    }
+    if is_planted(Bug::A17) {
+        step.effects.reverse();
     }
 }
 

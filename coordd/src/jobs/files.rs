@@ -144,6 +144,11 @@ impl Thread {
             held.check().map(|found| found == Checked::Lost)
         } else {
             let tmp = tmp.map_or_else(|| self.world.paths.tmp.clone(), PathBuf::from);
+            let expected = crate::scratchpad::path(&session.0, cwd, &tmp.to_string_lossy());
+            if !create && !Path::new(&expected).exists() {
+                // Before it is made again: whoever looks sees that it is not there, or that it was not.
+                self.note_loss(session, &format!("the scratchpad {expected} was gone"));
+            }
             Scratchpad::create(&session.0, Path::new(cwd), &tmp).map(|created| {
                 for repair in &created.repaired {
                     self.warn(&session.0, repair.to_string());

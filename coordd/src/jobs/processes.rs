@@ -12,9 +12,10 @@ use coordd_core::Input;
 use coordd_core::agent::{Outcome, Process};
 use coordd_core::id::AgentId;
 use proto::agent::Bootstrap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -29,8 +30,35 @@ const FIND_LOOKS_MAX: u32 = 5;
 /// Between two looks.
 const FIND_AGAIN_MS: u64 = 100;
 
+/// The processes that are being started, and are to be told of. One that is taken out before is not wanted any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Starting {
+    waiting: Arc<Mutex<BTreeSet<(AgentId, u32)>>>,
+}
+
+impl Starting {
+    pub(super) fn begin(&self, bootstrap: &Bootstrap) {
+        let agent = AgentId(bootstrap.agent.clone());
+        self.lock().insert((agent, bootstrap.incarnation));
+    }
+
+    /// Whether it was still there.
+    pub(super) fn end(&self, agent: &AgentId, incarnation: u32) -> bool {
+        self.lock().remove(&(agent.clone(), incarnation))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<(AgentId, u32)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Starts an agent's process, and stays with it to its end.
-pub(super) async fn spawn(world: World, bootstrap: Bootstrap, starts: &Semaphore) {
+pub(super) async fn spawn(
+    world: World,
+    bootstrap: Bootstrap,
+    starts: &Semaphore,
+    starting: &Starting,
+) {
     let agent = AgentId(bootstrap.agent.clone());
     let incarnation = bootstrap.incarnation;
     let dir = PathBuf::from(&bootstrap.state_dir);
@@ -40,6 +68,7 @@ pub(super) async fn spawn(world: World, bootstrap: Bootstrap, starts: &Semaphore
     let Spawned { child, identity } = match started {
         Ok(spawned) => spawned,
         Err(why) => {
+            starting.end(&agent, incarnation);
             tracing::warn!(%agent, incarnation, why, "an agent could not be started");
             return world.tell(Input::SpawnFailed { agent, incarnation, why }).await;
         }
@@ -51,6 +80,10 @@ pub(super) async fn spawn(world: World, bootstrap: Bootstrap, starts: &Semaphore
         start_ticks: identity.start_ticks,
         boot_id: identity.boot_id.clone(),
     };
+    if !starting.end(&agent, incarnation) {
+        // Stopped meanwhile. Gone means gone: the end is told when nothing of it is left (W-6).
+        return kill(world, agent, incarnation, Some(process), Some(dir)).await;
+    }
     if !failpoint::skips(Point::SpawnedReport) {
         world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
     }

@@ -84,6 +84,7 @@ mod tests {
 
     use super::*;
 
+    /// C14: whatever else runs under the number is another process.
     #[test]
     fn rel32_a_process_is_known_by_more_than_its_pid() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();

@@ -465,7 +465,7 @@ mod tests {
         assert_eq!((opened.entries.len(), opened.set_aside.is_some()), (1, true));
     }
 
-    /// Invariant 4: at most one process for an agent.
+    /// Invariant 4, E7: at most one process for an agent.
     #[test]
     fn a_second_process_is_refused() {
         let folder = tempfile::tempdir().unwrap();

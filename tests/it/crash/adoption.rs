@@ -392,3 +392,21 @@ fn d6_rel56_d11_a_process_that_no_record_names_is_adopted() {
     assert!(workers(&kept).is_empty());
     assert_eq!(kept.end(), 1);
 }
+
+/// W-6, case D11: a stop that comes while a process is being started. When it is answered, nothing runs.
+#[test]
+fn w6_d11_a_stop_in_the_middle_of_a_start_leaves_nothing() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    let script = script(&json!([lead(&json!([say("Here.")]))]));
+    let is_worker = |it: &Process| it.command.ends_with("coordd-worker");
+    for round in 0..20 {
+        let mut new = daemon.rehearsal("normal", &script);
+        new.prompt = "go".into();
+        let session = client.new_session(new).id;
+        std::thread::sleep(Duration::from_millis(round / 2));
+        client.ok(Request::SessionStop { session });
+        let left: Vec<_> = daemon.processes().into_iter().filter(is_worker).collect();
+        assert!(left.is_empty(), "round {round}: {left:?}");
+    }
+}

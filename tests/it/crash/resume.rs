@@ -171,7 +171,7 @@ fn answer_and_end(daemon: &Daemon, session: &str, question: &str) {
     );
 }
 
-/// E1, E3, rel-66: everything is stopped, the machine starts anew, and `coordctl resume` brings it back and says what.
+/// E1, E2, E3, rel-66: everything is stopped, the machine starts anew, and `coordctl resume` brings it back and says what.
 #[test]
 fn d6_e1_rel66_resumed_after_a_stop_and_a_reboot() {
     let mut scene = Scene::set();
@@ -241,7 +241,6 @@ fn d6_rel66_e10_a_reboot_without_a_stop() {
     let question = questions(&mut client, &session).remove(0).id;
     drop(client);
     scene.daemon.kill9();
-    scene.daemon.write("w/enough", "");
     scene.reboot();
     let mut client = scene.daemon.client();
     until("the busy one has come to its end", || {
@@ -278,4 +277,49 @@ fn w3_e1_an_answer_that_no_process_heard_counts() {
     assert_eq!(story::texts(&client.transcript(&asks.id)), ["May I?", "Made."]);
     let made = fs::read_to_string(scene.daemon.at("w/made")).unwrap();
     assert_eq!(made.lines().filter(|it| *it == "x").count(), 1, "{made}");
+}
+
+/// W-3: the answer comes while the process that asked lives and is not connected. It hears it when it is back, begins, and dies in
+/// the middle: nobody begins the same call again.
+#[test]
+fn w3_e10_an_answer_that_was_heard_late_begins_one_call() {
+    let mut daemon = Daemon::start();
+    let mut client = daemon.client();
+    let steps = json!([
+        call(
+            "May I?",
+            &json!([bash("echo x >>made; until test -e enough; do read -rt 0.02 <>wait; done")])
+        ),
+        say("Made.")
+    ]);
+    assert_eq!(daemon.shell("mkfifo wait").code, 0);
+    let mut new = daemon.rehearsal("normal", &script(&json!([lead(&steps)])));
+    new.permissions.ask = vec!["Bash".into()];
+    new.prompt = "go".into();
+    let session = client.new_session(new).id;
+    until("it asks", || {
+        (agent(&mut client, &session, "lead").state == AgentState::NeedsInput).then_some(())
+    });
+    let question = questions(&mut client, &session).remove(0).id;
+    let asker = Process::open(agent(&mut client, &session, "lead").pid.unwrap()).unwrap();
+    asker.signal(Signal::STOP);
+    drop(client);
+    daemon.kill9();
+    daemon.restart();
+    let mut client = daemon.client();
+    client.ok(Request::PermissionAnswer {
+        id: question,
+        allow: true,
+        always: false,
+        reason: String::new(),
+    });
+    asker.signal(Signal::CONT);
+    until("the tool runs", || daemon.at("w/made").exists().then_some(()));
+    assert_eq!(agent(&mut client, &session, "lead").incarnation, 1);
+    asker.kill9();
+    until("the run has ended", || (agent(&mut client, &session, "lead").runs == 1).then_some(()));
+    assert_eq!(fs::read_to_string(daemon.at("w/made")).unwrap(), "x\n", "begun once");
+    let lead = agent(&mut client, &session, "lead");
+    let entries = client.transcript(&lead.id);
+    assert!(story::results(&entries)[0].0.contains("effects are unknown"), "and it is said");
 }

@@ -100,7 +100,7 @@ fn lead_of(client: &mut Client, session: &str) -> AgentView {
     client.show(session).1.remove(0)
 }
 
-/// rel-15, rel-17, rel-18, rel-71, cases A1, A4, A9, A14, A39: none lost, none twice, in order for each pair, none from nowhere.
+/// rel-15, rel-17, rel-18, rel-71, cases A1, A3, A4, A9, A14, A17, A39: none lost, none twice, in order for each pair, none from nowhere.
 #[test]
 fn m3_rel71_a1_a4_accepted_is_kept_whoever_is_killed() {
     let total = figure("COORDD_TEST_MESSAGES", 1_000);

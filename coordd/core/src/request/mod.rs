@@ -296,7 +296,7 @@ pub(crate) fn answer(
         Request::PermissionAsk(question) => permissions::ask(call, live, step, question),
         Request::PermissionList { session } => permissions::list(call, &session),
         Request::PermissionAnswer { id, allow, always, reason } => {
-            permissions::answer(call, step, &id, allow, always, reason)
+            permissions::answer(call, live, step, &id, allow, always, reason)
         }
         Request::StructuredOutput { output } => control::output(call, step, output),
         Request::TeamCreate { session, name, description, agent_type } => {

@@ -61,8 +61,23 @@ pub(super) fn list(call: &Call<'_>, session: &str) -> Verdict {
     Ok(Said::Now(Answer::Permissions(wanted.map(|it| it.id).collect())))
 }
 
+/// The asker hears the answer now, after all, and may begin the call: the next incarnation is no longer to be told that
+/// it has not begun.
+pub(crate) fn heard(call: &Call<'_>, step: &mut Step, id: PermissionId) {
+    let question = call.durable.permissions.get(&id);
+    let Some((question, answer)) = question.and_then(|it| Some((it, it.answer.clone()?))) else {
+        return;
+    };
+    let asker = call.durable.agents.get(&question.agent);
+    if answer.unheard_by > 0 && asker.is_some_and(|it| it.incarnation == answer.unheard_by) {
+        let answer = permission::Answer { unheard_by: 0, ..answer };
+        step.record(Record::PermissionAnswered { id, answer });
+    }
+}
+
 pub(super) fn answer(
     call: &Call<'_>,
+    live: &Live,
     step: &mut Step,
     given: &str,
     allow: bool,
@@ -91,8 +106,9 @@ pub(super) fn answer(
         step.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
     }
     // Where no process hears it, the next one is told that the call has not begun.
-    let asker = call.durable.agents.get(&open.agent).filter(|it| it.life != Life::Up);
-    let unheard_by = asker.map_or(0, |it| it.incarnation);
+    let asker = call.durable.agents.get(&open.agent);
+    let is_heard = asker.is_some_and(|it| it.life == Life::Up) && live.is_awaited(open.id);
+    let unheard_by = asker.filter(|_| !is_heard).map_or(0, |it| it.incarnation);
     let answer = permission::Answer { allow, reason, rule, at_ms: call.now.wall_ms, unheard_by };
     step.record(Record::PermissionAnswered { id: open.id, answer });
     let event = Event::PermissionAnswered { id: open.id, allowed: allow };

@@ -10,6 +10,7 @@ use crate::id::{PeerId, SessionId};
 use crate::live::Waiter;
 use crate::mode::{self, Mode};
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
@@ -253,7 +254,9 @@ pub(crate) fn remove_now(
         step.effect(super::reply(peer, call, Err(Denial::NoSuch { what: "session", given })));
         return;
     };
-    step.record(Record::SessionRemoved { session: id.clone() });
+    if !is_planted(Bug::C13) {
+        step.record(Record::SessionRemoved { session: id.clone() });
+    }
     step.effect(Effect::Publish { session: id.clone(), event: Event::SessionRemoved });
     step.effect(Effect::RemoveSession {
         session: id.clone(),

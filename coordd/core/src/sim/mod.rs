@@ -1,9 +1,11 @@
 //! The core in a made-up world: its invariants and promises over many seeds (rel-99).
 //!
 //! `world.rs` has the disk, the shell and the connections, `agent.rs` a scripted process, `workload.rs` wishes and faults,
-//! `oracle.rs` what must be true. A run ends with a time without faults, after which nothing may be left undone.
+//! `oracle.rs` what must be true; `planted.rs` plants bugs for it to find. A run ends with a time without faults, after
+//! which nothing may be left undone.
 //!
-//! Every rule was broken once, and a test failed. Rule, as it was broken; the table that noticed; the first seed below 1,000:
+//! Every rule was also broken once by hand, and a test failed. Rule, as it was broken; the table that noticed; the first
+//! seed below 1,000:
 //!
 //! | broken | table | seed |
 //! |---|---|---|
@@ -66,6 +68,7 @@
 
 mod agent;
 mod oracle;
+mod planted;
 mod random;
 mod workload;
 mod world;

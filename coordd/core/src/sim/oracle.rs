@@ -23,6 +23,8 @@ pub(super) struct Oracle {
     finals: BTreeMap<MessageId, State>,
     /// Messages that are said not to have reached a process.
     never_got: BTreeSet<MessageId>,
+    /// Messages that went back, with the agents that sent them and are to be told.
+    untold: BTreeMap<MessageId, AgentId>,
     /// Runs of workers that ended, and how.
     ended: BTreeMap<(AgentId, u32), Status>,
     /// Notifications of them.
@@ -46,6 +48,7 @@ impl Oracle {
                 let session = &durable.sessions[&agent.session];
                 assert_eq!(session.state, SessionState::Live, "a stopped session starts nothing");
                 assert!(!core.live.is_ending(), "a daemon that ends starts nothing");
+                assert!(!agent.parked, "A13: {} was stopped, and nobody spoke to it", agent.name);
                 let is_running = |it: &&Agent| {
                     it.session == session.id && it.role == Role::Worker && it.has_process()
                 };
@@ -96,6 +99,11 @@ impl Oracle {
                 if reason.ends_with("had not got the message") {
                     self.never_got.insert(*message);
                 }
+                // How a worker's first run ended says what became of its task.
+                if let (Sender::Agent(from), false) = (&bounced.from, bounced.kind == Kind::Prompt)
+                {
+                    self.untold.insert(*message, from.clone());
+                }
                 self.finish(*message, State::Bounced);
             }
             Record::RunEnded { agent, run, outcome, .. } => {
@@ -130,11 +138,22 @@ impl Oracle {
             let before = self.notified.insert((agent.clone(), *run), message.id);
             assert_eq!(before, None, "N-4: a second notification of run {run}");
         }
+        if let (Sender::System, Kind::Text) = (&message.from, &message.kind) {
+            let words = message.text.split([' ', ',', '.']);
+            let told: BTreeSet<_> = words.filter_map(MessageId::parse).collect();
+            self.untold.retain(|id, from| *from != message.to || !told.contains(id));
+        }
     }
 
     fn finish(&mut self, message: MessageId, state: State) {
         let before = self.finals.insert(message, state);
         assert_eq!(before, None, "rel-80: {message} is {state:?} after its end");
+    }
+
+    /// The shell removes what a session has, and answers.
+    pub(super) fn removed(committed: &Durable, session: &SessionId) {
+        let is_there = committed.sessions.contains_key(session);
+        assert!(!is_there, "C13: the removal of {session} is answered before it is on disk");
     }
 
     /// A call is answered.
@@ -172,6 +191,12 @@ impl Oracle {
                     assert!(is_kept && !all_spoken_to, "M-3: {id} reached nobody");
                 }
             }
+        }
+        for (id, from) in &oracle.untold {
+            assert!(
+                !durable.agents.contains_key(from),
+                "M-4: {from} is not told that {id} went back"
+            );
         }
         for (agent, run) in oracle.ended.keys() {
             if let Some(agent) = durable.agents.get(agent).filter(|it| it.role == Role::Worker) {

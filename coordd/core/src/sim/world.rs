@@ -251,8 +251,11 @@ impl World {
                 let all = self.is_calm || self.random.one_in(2);
                 self.reports.push(Input::TeamRemoved { team, all });
             }
-            Effect::RemoveSession { peer, call, .. }
-            | Effect::ReadTranscript { peer, call, .. }
+            Effect::RemoveSession { session, peer, call, .. } => {
+                Oracle::removed(&self.committed, &session);
+                self.answer_by_shell(peer, call);
+            }
+            Effect::ReadTranscript { peer, call, .. }
             | Effect::ReadScratchpad { peer, call, .. }
             | Effect::Subscribe { peer, call, .. }
             | Effect::Attach { peer, call, .. } => self.answer_by_shell(peer, call),

@@ -12,6 +12,7 @@ mod messages;
 mod questions;
 mod routing;
 mod sessions;
+mod stories;
 mod teams;
 
 use crate::agent::{Agent, Outcome, Status, Usage};

@@ -65,7 +65,7 @@ fn w3_a_no_is_told_with_its_reason_and_teaches_nothing() {
     assert_eq!(stage.of("s").rules_learned, Vec::<String>::new());
 }
 
-/// M-8, rel-20: nothing but the user's answer answers a question.
+/// M-8, rel-20, G7: nothing but the user's answer answers a question.
 #[test]
 fn m8_rel20_nobody_but_the_user_answers() {
     let (mut stage, w, _) = asking_worker();

@@ -33,6 +33,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    /// D27: whoever has lost its daemon sleeps between two looks, longer and longer.
     #[test]
     fn d6_waits_double_from_50_ms_to_two_seconds_with_jitter() {
         let mut backoff = Backoff::default();

@@ -1,5 +1,6 @@
 use super::*;
 
+/// A20, M-3: what came in the meantime is one delivery.
 #[tokio::test]
 async fn m3_mail_during_a_run_enters_at_the_next_tool_round_together_and_in_order() {
     let world = World::worker(&json!([{ "text": "a", "tools": [wait_for_go()] }, { "text": "b" }]));
