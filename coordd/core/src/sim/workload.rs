@@ -171,7 +171,7 @@ impl World {
     fn new_session(&mut self) -> Request {
         let coordinator = cfg!(feature = "coordinator") && self.random.one_in(2);
         Request::SessionNew(NewSession {
-            cwd: "/work/here".into(),
+            cwd: "/home/ada/here".into(),
             mode: Some(if coordinator { "coordinator" } else { "normal" }.into()),
             scratchpad: self.random.one_in(2),
             workers: 1 + u32::try_from(self.random.below(2)).unwrap(),
