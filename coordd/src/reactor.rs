@@ -267,21 +267,9 @@ impl<S: Store> Reactor<S> {
         if let (Some(env), Some(session)) = (env, opened) {
             let changed = !is_new && self.envs.of(&session) != env;
             self.keep_environment(&session, env);
-            if is_new {
-                self.place_scratchpad(session, batch)?;
-            } else if changed {
+            if changed {
                 self.turn(Input::EnvironmentChanged { session }, batch)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Where a scratchpad is follows from its session, so the answer says it already. It is made before an agent starts.
-    fn place_scratchpad(&mut self, id: SessionId, batch: &mut Batch) -> anyhow::Result<()> {
-        let Some(session) = self.core.durable.sessions.get(&id) else { return Ok(()) };
-        if session.scratchpad.is_some() {
-            let path = self.facts.scratchpad(session, &self.envs.of(&id));
-            self.turn(Input::ScratchpadReady { session: id, path }, batch)?;
         }
         Ok(())
     }

@@ -145,6 +145,8 @@ fn d3_both_codecs_say_the_same() {
     let made = daemon.client().new_session(daemon.rehearsal("normal", &script));
     let [mut frames, mut lines] = Codec::ALL.map(|codec| daemon.client_in(codec));
     assert_eq!(frames.welcome(), lines.welcome());
+    // It comes a moment after the session, and then nothing changes any more.
+    until("the scratchpad is there", || lines.show(&made.id).0.scratchpad);
     let questions = || {
         [
             Request::Ping {},
