@@ -135,6 +135,10 @@ mod tests {
     fn rel83_depth_and_length_are_bounded() {
         let deep = "[".repeat(100_000);
         assert!(decode::<serde_json::Value>(deep.as_bytes()).is_err());
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(decode::<serde_json::Value>(nested(DEPTH_MAX).as_bytes()).is_ok());
+        let refused = decode::<serde_json::Value>(nested(DEPTH_MAX + 1).as_bytes()).unwrap_err();
+        assert!(refused.to_string().contains("nested deeper"), "{refused}");
         let brackets_in_a_string = format!("\"{}\\\"{}\"", "[".repeat(100), "{".repeat(100));
         assert!(decode::<String>(brackets_in_a_string.as_bytes()).is_ok());
         let mut decoder = LineDecoder::default();
