@@ -181,6 +181,14 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
     Ok(Said::Later(wait_for(&[agent], bounced, None)))
 }
 
+/// Refuses what is for when no worker of the session is at work, and names those that are.
+pub(super) fn none_works(call: &Call<'_>, session: &SessionId) -> Result<(), Denial> {
+    let agents = call.durable.agents_of(session);
+    let works = agents.iter().filter(|it| it.role == Role::Worker && it.is_active());
+    let names: Vec<_> = works.map(|it| it.name.to_string()).collect();
+    if names.is_empty() { Ok(()) } else { Err(Denial::WorkersRun { names }) }
+}
+
 pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {
     route::agent(call.durable, &call.caller, given)
         .map(|it| Said::Now(Answer::Agent(it.id.clone())))

@@ -1,14 +1,12 @@
 //! The daemon itself, what a lead says at the end, and who listens.
 
-use super::{Call, Said, Verdict};
+use super::{Call, Said, Verdict, agents};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::{Event, Order};
 use crate::id::SessionId;
-use crate::role::Role;
 use crate::{Effect, Live, Record, Step, limits, route};
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
+use alloc::string::String;
 
 pub(super) fn stop_daemon(
     call: &Call<'_>,
@@ -45,16 +43,7 @@ pub(super) fn output(call: &Call<'_>, step: &mut Step, output: String) -> Verdic
         });
     }
     // Case B4: "all done" before the workers are.
-    let names: Vec<_> = call
-        .durable
-        .agents_of(&agent.session)
-        .iter()
-        .filter(|it| it.role == Role::Worker && it.is_active())
-        .map(|it| it.name.to_string())
-        .collect();
-    if !names.is_empty() {
-        return Err(Denial::WorkersRun { names });
-    }
+    agents::none_works(call, &agent.session)?;
     step.record(Record::OutputGiven { session: agent.session.clone(), output });
     step.effect(Effect::Publish { session: agent.session.clone(), event: Event::Output });
     Ok(Said::Now(Answer::Done))

@@ -1,13 +1,12 @@
 //! Teams (T-1, T-3).
 
 use super::sending::own_session;
-use super::{Call, Said, Verdict};
+use super::{Call, Said, Verdict, agents};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
 use crate::name::Name;
 use crate::record::Keyed;
-use crate::role::Role;
 use crate::team::{Team, folder_name};
 use crate::{Durable, Effect, Record, Step, limits, route};
 use alloc::borrow::ToOwned as _;
@@ -15,7 +14,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 pub(super) fn create(
     call: &Call<'_>,
@@ -76,16 +74,7 @@ pub(super) fn delete(call: &Call<'_>, step: &mut Step, given: &str) -> Verdict {
             call.durable.team_of(&own_session(call, given)?).ok_or(Denial::NoTeam)?
         }
     };
-    let names: Vec<_> = call
-        .durable
-        .agents_of(&team.session)
-        .iter()
-        .filter(|it| it.role == Role::Worker && it.is_active())
-        .map(|it| it.name.to_string())
-        .collect();
-    if !names.is_empty() {
-        return Err(Denial::WorkersRun { names });
-    }
+    agents::none_works(call, &team.session)?;
     step.record(Record::TeamDeleting { team: team.name.clone() });
     let (name, session) = (team.name.clone(), team.session.clone());
     step.effect(Effect::RemoveTeam { team: name, session, peer: call.peer, call: call.id });
