@@ -44,6 +44,30 @@ fn question(client: &mut Client, about: &str) -> PermissionView {
     })
 }
 
+/// A38: the answer does not wait behind a full mailbox.
+#[test]
+fn a38_an_answer_overtakes_a_thousand_messages() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    let session = two_folders(&daemon, &mut client);
+    let asked = question(&mut client, "mkdir one");
+    for lot in 0..10 {
+        let calls: Vec<_> = (0..100)
+            .map(|n| {
+                let text = format!("message {}", lot * 100 + n);
+                let request = Request::Prompt { session: session.clone(), agent: None, text };
+                client.start_call(request, None)
+            })
+            .collect();
+        for call in calls {
+            assert!(matches!(client.reply(call), proto::Outcome::Ok(_)));
+        }
+    }
+    let (id, reason) = (asked.id, String::new());
+    client.ok(Request::PermissionAnswer { id, allow: true, always: false, reason });
+    until("the command has run", || daemon.at("w/one").exists().then_some(()));
+}
+
 #[test]
 fn w3_a_question_waits_over_kill_9_and_the_user_allows_it() {
     let mut daemon = Daemon::start();

@@ -79,6 +79,36 @@ fn w6_stop_ends_a_worker_with_everything_that_it_started() {
     });
 }
 
+/// A38, A10: a stop does not wait behind a full mailbox, and what was not read goes back.
+#[test]
+fn a38_a_stop_overtakes_a_thousand_messages() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    let (session, processes) = stubborn(&daemon, &mut client);
+    let w = format!("{session}/w");
+    let text = |n: usize| Request::Prompt {
+        session: session.clone(),
+        agent: Some("w".into()),
+        text: format!("message {n}"),
+    };
+    // In lots, since a connection has at most so many open calls.
+    let mut full = false;
+    for lot in 0..11 {
+        let calls: Vec<_> =
+            (0..100).map(|n| client.start_call(text(lot * 100 + n), None)).collect();
+        full |=
+            calls.into_iter().any(|call| matches!(client.reply(call), proto::Outcome::Error(_)));
+    }
+    assert!(full, "the mailbox was filled to its bound");
+    let begun = Instant::now();
+    let Response::Stopped { agents, bounced } = client.ok(Request::AgentStop { agent: w }) else {
+        panic!("not stopped")
+    };
+    assert!(begun.elapsed() < STOP_LIMIT, "{:?}", begun.elapsed());
+    assert_eq!((agents.as_slice(), bounced), (&["w".to_owned()][..], 1_000));
+    assert!(processes.iter().all(|it| !it.runs()));
+}
+
 /// W-5: continued, it has its whole context and the message as its new prompt.
 #[test]
 fn w5_w6_a_stopped_worker_can_be_continued_and_knows_what_it_did() {
