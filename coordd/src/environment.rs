@@ -131,6 +131,11 @@ impl Environments {
     }
 }
 
+/// Where scratchpads are, when an environment says so.
+pub(crate) fn tmp(env: &BTreeMap<String, String>) -> Option<&String> {
+    env.get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty())
+}
+
 /// What of an environment agents may have. Too much of it is cut off, the largest first.
 fn allowed(env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut kept: Vec<(String, String)> = env

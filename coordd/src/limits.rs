@@ -25,6 +25,8 @@ pub(crate) const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 /// For writing one message to a peer that does not read.
 pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
+/// For answering a peer that has closed its sending side and still reads: scripts that pipe their requests do.
+pub(crate) const ANSWERS_TIME_MAX: Duration = Duration::from_secs(10);
 /// For writing what is queued for a peer whose connection ends.
 pub(crate) const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long accepting rests when there are no descriptors left (rel-45).

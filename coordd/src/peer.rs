@@ -24,7 +24,6 @@ use proto::request::Request;
 use proto::{FromDaemon, ToDaemon, frame};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -324,7 +323,7 @@ async fn read<R: AsyncRead + Unpin>(
 /// A peer that has closed its sending side still gets the answers to what it asked, for a while.
 async fn drained(calls: &Semaphore) -> Option<ErrorBody> {
     let all = u32::try_from(limits::CALLS_OPEN_MAX).unwrap_or(u32::MAX);
-    let _answered = timeout(Duration::from_secs(10), calls.acquire_many(all)).await;
+    let _answered = timeout(limits::ANSWERS_TIME_MAX, calls.acquire_many(all)).await;
     None
 }
 
@@ -332,10 +331,9 @@ async fn drained(calls: &Semaphore) -> Option<ErrorBody> {
 /// agent definitions, and whether there can be a scratchpad.
 async fn prepared(request: &Request, routes: &Routes) -> Result<Vec<String>, ErrorBody> {
     let Request::SessionNew { session } = request else { return Ok(Vec::new()) };
-    let variable = |name: &str| session.env.get(name).filter(|it| !it.is_empty()).cloned();
-    let home = variable("HOME");
-    let tmp =
-        variable("CLAUDE_CODE_TMPDIR").map_or_else(|| routes.tmp.as_ref().clone(), PathBuf::from);
+    let home = session.env.get("HOME").filter(|it| !it.is_empty()).cloned();
+    let tmp = crate::environment::tmp(&session.env)
+        .map_or_else(|| routes.tmp.as_ref().clone(), PathBuf::from);
     let with_scratchpad = session.scratchpad;
     let hub = routes.hub.clone();
     let look = move || {

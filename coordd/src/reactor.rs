@@ -265,9 +265,10 @@ impl<S: Store> Reactor<S> {
         let input = Input::Request { peer, call: call.id, key: call.key, request };
         let opened = self.turn(input, batch)?;
         if let (Some(env), Some(session)) = (env, opened) {
-            let changed = !is_new && self.envs.of(&session) != env;
+            let before = (!is_new).then(|| self.envs.of(&session));
             self.keep_environment(&session, env);
-            if changed {
+            // As it is kept, not as it came: what agents never get makes no difference.
+            if before.is_some_and(|before| before != self.envs.of(&session)) {
                 self.turn(Input::EnvironmentChanged { session }, batch)?;
             }
         }

@@ -75,11 +75,7 @@ pub(super) async fn spawn(
     };
     failpoint::reach(Point::AfterSpawn);
     tracing::info!(%agent, incarnation, pid = identity.pid, "an agent was started");
-    let process = Process {
-        pid: identity.pid,
-        start_ticks: identity.start_ticks,
-        boot_id: identity.boot_id.clone(),
-    };
+    let process = recorded(&identity);
     if !starting.end(&agent, incarnation) {
         // Stopped meanwhile. Gone means gone: the end is told when nothing of it is left (W-6).
         return kill(world, agent, incarnation, Some(process), Some(dir)).await;
@@ -144,11 +140,7 @@ pub(super) async fn watch(
     process: Option<Process>,
     dir: Option<PathBuf>,
 ) {
-    let known = process.map(|it| Identity {
-        pid: it.pid,
-        start_ticks: it.start_ticks,
-        boot_id: it.boot_id,
-    });
+    let known = process.map(identity_of);
     let found = if known.is_some() { known } else { find(&world, &agent, incarnation).await };
     let Some(identity) = found else {
         let outcome = outcome_of(&world, dir.as_deref()).await;
@@ -168,15 +160,25 @@ async fn find(world: &World, agent: &AgentId, incarnation: u32) -> Option<Identi
             tokio::time::sleep(Duration::from_millis(FIND_AGAIN_MS)).await;
         }
         let Some(identity) = Identity::of_agent(&agent.0) else { continue };
-        let process = Process {
-            pid: identity.pid,
-            start_ticks: identity.start_ticks,
-            boot_id: identity.boot_id.clone(),
-        };
+        let process = recorded(&identity);
         world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
         return Some(identity);
     }
     None
+}
+
+/// A process as the core records it.
+fn recorded(identity: &Identity) -> Process {
+    Process {
+        pid: identity.pid,
+        start_ticks: identity.start_ticks,
+        boot_id: identity.boot_id.clone(),
+    }
+}
+
+/// A recorded process, to be looked for.
+fn identity_of(process: Process) -> Identity {
+    Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id }
 }
 
 /// Ends a process with all that it started.
@@ -187,11 +189,7 @@ pub(super) async fn kill(
     process: Option<Process>,
     dir: Option<PathBuf>,
 ) {
-    let known = process.map(|it| Identity {
-        pid: it.pid,
-        start_ticks: it.start_ticks,
-        boot_id: it.boot_id,
-    });
+    let known = process.map(identity_of);
     // One that no record names is known by its mark.
     if let Some(identity) = &known.or_else(|| Identity::of_agent(&agent.0)) {
         let end = kill::end_tree(identity.clone(), &agent.0, 0).await;

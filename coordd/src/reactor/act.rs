@@ -1,6 +1,7 @@
 //! Carrying out effects. None of it blocks and none of it fails: how it went comes back as an input.
 
 use super::Reactor;
+use crate::environment::tmp;
 use crate::hub::Viewer;
 use crate::jobs::{Job, SessionJob, TeamJob};
 use crate::store::Store;
@@ -159,13 +160,11 @@ impl<S: Store> Reactor<S> {
         let Some(agent) = self.core.durable.agents.get(id) else { return };
         let Some(session) = self.core.durable.sessions.get(&agent.session) else { return };
         // The scratchpad is looked at before every start: a cleaner may have taken it (rel-7).
-        let open = session.scratchpad.is_some().then(|| {
-            let env = self.envs.of(&session.id);
-            let tmp = env.get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty()).cloned();
-            let (id, cwd) = (session.id.clone(), session.cwd.clone());
-            SessionJob::Open { session: id, cwd, tmp, create: false }
-        });
         let env = self.envs.of(&session.id);
+        let open = session.scratchpad.is_some().then(|| {
+            let (id, cwd) = (session.id.clone(), session.cwd.clone());
+            SessionJob::Open { session: id, cwd, tmp: tmp(&env).cloned(), create: false }
+        });
         let mut bootstrap = translate::bootstrap(&self.facts, session, agent, env);
         bootstrap.not_begun = translate::not_begun(&self.core.durable, agent);
         tracing::info!(agent = %id, incarnation = agent.incarnation, session = %session.id, "starting an agent");
@@ -174,7 +173,7 @@ impl<S: Store> Reactor<S> {
 
     /// Where a session's scratchpad is made, when its client said so.
     fn tmp_of(&mut self, session: &coordd_core::id::SessionId) -> Option<String> {
-        self.envs.of(session).get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty()).cloned()
+        tmp(&self.envs.of(session)).cloned()
     }
 
     fn open_session(&mut self, id: &coordd_core::id::SessionId, create: bool) {

@@ -52,7 +52,7 @@ impl Facts {
         session: &coordd_core::session::Session,
         env: &BTreeMap<String, String>,
     ) -> String {
-        let tmp = env.get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty()).unwrap_or(&self.tmp);
+        let tmp = crate::environment::tmp(env).unwrap_or(&self.tmp);
         crate::scratchpad::path(&session.id.0, &session.cwd, tmp)
     }
 
