@@ -297,8 +297,10 @@ fn our_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
+/// Zero when the leader of our session is outside our namespace of process numbers, as in a container that was entered
+/// from a terminal: the kernel reports it so, for us and for all who share the session.
 fn our_session() -> i32 {
-    rustix::process::getsid(None).map_or(0, |it| it.as_raw_nonzero().get())
+    nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw)
 }
 
 fn send(pidfd: &OwnedFd, signal: Signal) {
@@ -398,6 +400,22 @@ mod tests {
             us.map(|it| (it.pid, it.session, it.zombie)),
             Some((our_pid(), our_session(), false))
         );
+    }
+
+    /// W-6 in a container: the leader of our session is outside its namespace of process numbers, and has the number 0.
+    #[test]
+    fn a_session_that_was_opened_outside_of_our_namespace_is_ours() {
+        let ordinary = !rustix::process::geteuid().is_root();
+        let user: &[&str] = if ordinary { &["--user", "--map-root-user"] } else { &[] };
+        let inside = std::process::Command::new("unshare")
+            .args(user)
+            .args(["--pid", "--fork", "--mount-proc"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "tools::process_tree::tests::our_own_line_is_read"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&inside.stdout).into_owned();
+        assert!(inside.status.success() && said.contains("1 passed"), "{said} {inside:?}");
     }
 
     /// rel-32: a process whose start time differs from the one on record is a stranger.
