@@ -1,7 +1,7 @@
 //! The user's `~/.config/coordd/config.toml`.
 
 use crate::error::Failure;
-use proto::agent::Permissions;
+use proto::agent::{Permissions, Runtime};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -11,6 +11,10 @@ use std::path::Path;
 pub(crate) struct Config {
     /// As `--model` takes it.
     pub(crate) model: Option<String>,
+    /// As `--runtime` takes it.
+    pub(crate) runtime: Option<Runtime>,
+    /// As `--lead` takes it.
+    pub(crate) lead: Option<Runtime>,
     /// Names of variables that agents get besides the usual ones.
     pub(crate) env_allow: Vec<String>,
     /// Workers running at once.
@@ -83,13 +87,14 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let config = Config::parse(
-            "model = \"claude-x\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
+            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
              scratchpad = false\n[openai]\nbase_url = \"http://o\"\n[anthropic]\nbase_url = \"http://a\"\n\
              [permissions]\nmode = \"plan\"\nallow = [\"Bash(make *)\"]\nask = [\"Bash\"]\ndeny = [\"Read(.env)\"]\n\
              [daemon]\nanything = 1\n",
         )
         .unwrap();
         assert_eq!(config.workers, Some(4));
+        assert_eq!((config.runtime, config.lead), (Some(Runtime::Claude), Some(Runtime::Native)));
         assert_eq!(config.scratchpad, Some(false));
         assert_eq!(config.anthropic.base_url.as_deref(), Some("http://a"));
         let rules = config.permissions();

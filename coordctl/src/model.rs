@@ -12,26 +12,38 @@ const ANTHROPIC_DEFAULT: &str = "claude-sonnet-4-5";
 /// The longest script that is read here only to see whether it parses, 4 MiB.
 const SCRIPT_LEN_MAX: u64 = 4 << 20;
 
-/// The model to use, or what to do to have one.
+/// Where a model may be named, and what its files are relative to.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) vars: &'a Vars,
+    pub(crate) cwd: &'a Path,
+}
+
+/// The model to use, or what to do to have one. Where none is needed, none but a named one: keys in the environment are then
+/// for whoever brings a model of its own.
 pub(crate) fn resolve(
     flag: Option<&str>,
-    config: &Config,
-    vars: &Vars,
-    cwd: &Path,
-) -> Result<Model, Failure> {
+    from: Sources<'_>,
+    is_needed: bool,
+) -> Result<Option<Model>, Failure> {
+    let Sources { config, vars, cwd } = from;
     let var = |name: &str| vars.get(name).map(|it| it.trim()).filter(|it| !it.is_empty());
     let named = flag.map(str::trim).or(config.model.as_deref()).or_else(|| var("COORDD_MODEL"));
     if let Some(text) = named {
-        return parse(text, config, vars, cwd);
+        return parse(text, config, vars, cwd).map(Some);
+    }
+    if !is_needed {
+        return Ok(None);
     }
     let has = |names: &[&str]| names.iter().any(|name| var(name).is_some());
     if has(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"]) {
         let name = var("ANTHROPIC_MODEL").unwrap_or(ANTHROPIC_DEFAULT);
-        return Ok(anthropic(name, config));
+        return Ok(Some(anthropic(name, config)));
     }
     if has(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]) {
         return match var("OPENAI_MODEL") {
-            Some(name) => Ok(openai(name, config)),
+            Some(name) => Ok(Some(openai(name, config))),
             None => Err(Failure::usage(
                 "there is a key or an address for OpenAI, and no model is named",
             )
@@ -153,7 +165,9 @@ mod tests {
     ) -> Result<Model, Failure> {
         let vars =
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        resolve(flag, &Config::parse(config).unwrap(), &vars, Path::new("/work"))
+        let config = &Config::parse(config).unwrap();
+        let from = Sources { config, vars: &vars, cwd: Path::new("/work") };
+        resolve(flag, from, true).map(Option::unwrap)
     }
 
     fn shown(flag: Option<&str>, config: &str, pairs: &[(&str, &str)]) -> String {

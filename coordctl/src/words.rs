@@ -2,10 +2,10 @@
 
 use crate::format;
 use crate::terminal::line;
-use proto::agent::{Mode, Model, Provider, Question};
+use proto::agent::{Mode, Model, Provider, Question, Runtime};
 use proto::message::MessageState;
 use proto::notification::{FailureClass, RunStatus, Usage};
-use proto::view::{AgentState, AgentView, LastRun, SessionState, TaskStatus};
+use proto::view::{AgentState, AgentView, LastRun, SessionState, SessionView, TaskStatus};
 
 pub(crate) fn agent_state(state: AgentState) -> &'static str {
     match state {
@@ -63,6 +63,24 @@ pub(crate) fn task_status(status: TaskStatus) -> &'static str {
         TaskStatus::InProgress => "in progress",
         TaskStatus::Completed => "completed",
     }
+}
+
+/// What a session's agents run on: the model, the runtime, or both.
+pub(crate) fn runs_on(session: &SessionView) -> String {
+    match (&session.model, session.runtime) {
+        (Some(it), Runtime::Native) => model(it),
+        (Some(it), other) => format!("{}, workers: {}", model(it), other.as_str()),
+        (None, it) => it.as_str().to_owned(),
+    }
+}
+
+/// `coordinator`, and what drives the workers where that is not the usual.
+pub(crate) fn mode_of(session: &SessionView) -> String {
+    let mode = mode(session.mode);
+    if session.runtime == Runtime::Native {
+        return mode.to_owned();
+    }
+    format!("{mode}, {}", session.runtime.as_str())
 }
 
 /// `anthropic:claude-x`, or that it is the scripted one.

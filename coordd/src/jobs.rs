@@ -239,7 +239,13 @@ pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskF
             } else {
                 agent.agent_type.clone()
             },
-            model: translate::view::model(session).name,
+            model: match agent.runtime {
+                coordd_core::agent::Runtime::Native => {
+                    translate::view::model(session).map(|it| it.name)
+                }
+                coordd_core::agent::Runtime::Claude => None,
+            }
+            .unwrap_or_default(),
             joined_at: agent.created_ms.max(team.created_ms),
             tmux_pane_id: known.map(|it| it.tmux_pane_id.clone()).unwrap_or_default(),
             cwd: session.cwd.clone(),

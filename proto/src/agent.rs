@@ -40,8 +40,12 @@ pub struct Bootstrap {
     /// The session's scratchpad, when it is on.
     #[serde(default)]
     pub scratchpad: Option<String>,
-    /// The model to use.
-    pub model: Model,
+    /// What drives its turns.
+    #[serde(default)]
+    pub runtime: Runtime,
+    /// The model to use; none where the runtime brings its own.
+    #[serde(default)]
+    pub model: Option<Model>,
     /// Whether the small set of tools is offered (G-6).
     #[serde(default)]
     pub simple_tools: bool,
@@ -70,6 +74,28 @@ pub enum Role {
     Lead,
     /// Works on one task; cannot start or message others.
     Worker,
+}
+
+/// What drives an agent's turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    /// coordd's own loop of model and tools.
+    #[default]
+    Native,
+    /// Claude Code, as a child of the agent process.
+    Claude,
+}
+
+impl Runtime {
+    /// As on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Claude => "claude",
+        }
+    }
 }
 
 /// How a session's lead works (G-1).

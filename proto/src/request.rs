@@ -3,7 +3,7 @@
 //! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names an agent it takes
 //! `name`, an agent id, or `session/name`.
 
-use crate::agent::{Model, Permissions, Question, RunOutcome};
+use crate::agent::{Model, Permissions, Question, RunOutcome, Runtime};
 use crate::json::Json;
 use crate::message::Body;
 use crate::view::TaskStatus;
@@ -302,8 +302,15 @@ pub struct NewSession {
     /// The environment for agents: what the caller has, reduced to what is allowed.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The model of its agents.
-    pub model: Model,
+    /// The model of its agents; may be missing where none of them is native.
+    #[serde(default)]
+    pub model: Option<Model>,
+    /// What drives its workers, where the call that starts one does not say.
+    #[serde(default)]
+    pub runtime: Runtime,
+    /// What drives its lead.
+    #[serde(default)]
+    pub lead_runtime: Runtime,
     /// Rules about approvals.
     #[serde(default)]
     pub permissions: Permissions,
@@ -341,6 +348,9 @@ pub struct NewAgent {
     /// Its name; empty for one made of the description.
     #[serde(default)]
     pub name: String,
+    /// What drives it; none means what the session says.
+    #[serde(default)]
+    pub runtime: Option<Runtime>,
     /// Ignored in coordinator mode, and the answer says so (C-6).
     #[serde(default)]
     pub model: String,

@@ -1,7 +1,7 @@
 //! What things look like from outside: the rows of `ls` and `status`.
 
 use crate::WallMs;
-use crate::agent::{Activity, Mode, Model, Question, Role};
+use crate::agent::{Activity, Mode, Model, Question, Role, Runtime};
 use crate::json::Json;
 use crate::notification::{FailureClass, RunStatus, Usage};
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,12 @@ pub struct SessionView {
     pub created_ms: WallMs,
     /// The lead's agent id.
     pub lead: String,
-    /// The model of its agents.
-    pub model: Model,
+    /// The model of its native agents, when it has one.
+    #[serde(default)]
+    pub model: Option<Model>,
+    /// What drives its workers.
+    #[serde(default)]
+    pub runtime: Runtime,
     /// The scratchpad, when it is on.
     #[serde(default)]
     pub scratchpad: Option<String>,
@@ -67,6 +71,9 @@ pub struct AgentView {
     pub session: String,
     /// Its role.
     pub role: Role,
+    /// What drives it.
+    #[serde(default)]
+    pub runtime: Runtime,
     /// Its definition.
     pub agent_type: String,
     /// What it was started for.

@@ -81,12 +81,12 @@ fn the_endpoint_is_down() {
     let daemon = Daemon::start();
     let port = Endpoint::free_port();
     let mut new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
-    new.model = Model {
+    new.model = Some(Model {
         provider: Provider::Anthropic,
         name: "m".into(),
         base_url: None,
         rehearsal_file: None,
-    };
+    });
     new.env.insert("ANTHROPIC_BASE_URL".into(), format!("http://127.0.0.1:{port}"));
     new.env.insert("ANTHROPIC_API_KEY".into(), "k".into());
     new.prompt = "are you there?".into();

@@ -179,7 +179,8 @@ fn session_with_a_forced_tool(provider: Provider, tool: &str) {
     }
     let script = tests::rehearsal::script(&json!([tests::rehearsal::lead(&json!([]))]));
     let mut new = daemon.rehearsal("normal", &script);
-    new.model = Model { provider, name: "smollm2".into(), base_url: None, rehearsal_file: None };
+    new.model =
+        Some(Model { provider, name: "smollm2".into(), base_url: None, rehearsal_file: None });
     let (url, base, key) = match provider {
         Provider::Anthropic => (llm.url().to_owned(), "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
         _ => (format!("{}/v1", llm.url()), "OPENAI_BASE_URL", "OPENAI_API_KEY"),

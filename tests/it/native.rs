@@ -14,7 +14,8 @@ const KEY: &str = "sk-canary-5d1b";
 /// A normal session with a model at this endpoint.
 fn session_at(daemon: &Daemon, provider: Provider, url: &str) -> NewSession {
     let mut new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
-    new.model = Model { provider, name: "some-model".into(), base_url: None, rehearsal_file: None };
+    new.model =
+        Some(Model { provider, name: "some-model".into(), base_url: None, rehearsal_file: None });
     let (base, key) = match provider {
         Provider::Anthropic => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
         Provider::Openai | Provider::Rehearsal => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),

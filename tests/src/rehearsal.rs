@@ -1,6 +1,6 @@
 //! Scripts for the rehearsal model. Its file format is described in `coordd/worker/src/model/rehearsal.rs`.
 
-use proto::agent::{Model, Permissions, Provider};
+use proto::agent::{Model, Permissions, Provider, Runtime};
 use proto::request::NewSession;
 use serde_json::{Value, json};
 
@@ -17,12 +17,14 @@ pub fn session(sandbox: &Sandbox, mode: &str, script: &Value) -> NewSession {
         mode_variable: None,
         simple_variable: None,
         env: sandbox.vars().clone(),
-        model: Model {
+        model: Some(Model {
             provider: Provider::Rehearsal,
             name: String::new(),
             base_url: None,
             rehearsal_file: Some(file.to_str().unwrap().to_owned()),
-        },
+        }),
+        runtime: Runtime::Native,
+        lead_runtime: Runtime::Native,
         permissions: Permissions::default(),
         scratchpad: true,
         max_turns: 0,

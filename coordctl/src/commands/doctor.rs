@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::Exit;
 use crate::terminal::{Paint, line};
 use crate::{format, model, output, paths, start};
+use proto::agent::Runtime;
 use proto::response::Response;
 use serde::Serialize;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -243,8 +244,11 @@ fn configured_model(context: &Context) -> Check {
         Ok(config) => config,
         Err(error) => return fail("configuration", error.to_string()),
     };
-    match model::resolve(None, &config, &context.vars, Path::new("/")) {
-        Ok(model) => {
+    let from = model::Sources { config: &config, vars: &context.vars, cwd: Path::new("/") };
+    let runtimes = [config.runtime, config.lead].map(Option::unwrap_or_default);
+    match model::resolve(None, from, runtimes.contains(&Runtime::Native)) {
+        Ok(None) => ok("model", "none of ours is needed: the runtime brings its own"),
+        Ok(Some(model)) => {
             let env = crate::env::for_agents(&context.vars, &config.env_allow);
             match model::check_key(&model, &env) {
                 Ok(()) => ok("model", crate::words::model(&model)),

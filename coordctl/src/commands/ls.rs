@@ -33,7 +33,7 @@ pub(crate) fn table(sessions: &[SessionView], now_ms: u64) -> Table {
         table.row([
             it.name.clone(),
             it.id.chars().take(8).collect(),
-            words::mode(it.mode).to_owned(),
+            words::mode_of(it),
             state(it),
             agents(it),
             format::tokens(it.usage.total_tokens()),
@@ -80,12 +80,13 @@ mod tests {
             state: SessionState::Live,
             created_ms: 0,
             lead: "a0".into(),
-            model: Model {
+            model: Some(Model {
                 provider: Provider::Rehearsal,
                 name: String::new(),
                 base_url: None,
                 rehearsal_file: None,
-            },
+            }),
+            runtime: proto::agent::Runtime::Native,
             scratchpad: None,
             team: None,
             running: 2,

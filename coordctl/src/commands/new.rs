@@ -6,7 +6,7 @@ use crate::error::{Exit, Failure};
 use crate::paths::Vars;
 use crate::terminal::line;
 use crate::{env, expect, model, output, words, worker};
-use proto::agent::{Model, Permissions};
+use proto::agent::{Model, Permissions, Runtime};
 use proto::request::{NewSession, Request};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -39,6 +39,12 @@ pub(crate) struct SessionArgs {
     /// anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, claude-… or gpt-….
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// What drives the workers: native, or claude for Claude Code.
+    #[arg(long, value_name = "RUNTIME", value_parser = runtime)]
+    pub(crate) runtime: Option<Runtime>,
+    /// What drives the lead: native, or claude for Claude Code.
+    #[arg(long, value_name = "RUNTIME", value_parser = runtime)]
+    pub(crate) lead: Option<Runtime>,
     /// The folder to work in; the current one when left out.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cwd: Option<PathBuf>,
@@ -104,9 +110,14 @@ pub(crate) fn prepare(
                 .hint("give an existing folder with --cwd")
         })?,
     };
-    let model = match model {
-        Some(model) => model,
-        None => model::resolve(args.model.as_deref(), &config, &context.vars, &here)?,
+    let runtime = args.runtime.or(config.runtime).unwrap_or_default();
+    let lead_runtime = args.lead.or(config.lead).unwrap_or_default();
+    let some_native = [runtime, lead_runtime].contains(&Runtime::Native);
+    let model = if model.is_some() {
+        model
+    } else {
+        let from = model::Sources { config: &config, vars: &context.vars, cwd: &here };
+        model::resolve(args.model.as_deref(), from, some_native)?
     };
     let mut permissions = config.permissions();
     permissions.allow.extend(args.allow.iter().cloned());
@@ -121,7 +132,9 @@ pub(crate) fn prepare(
     })?;
     check_rules(&context.vars, &permissions)?;
     let env = env::for_agents(&context.vars, &config.env_allow);
-    model::check_key(&model, &env)?;
+    if let Some(model) = model.as_ref().filter(|_| some_native) {
+        model::check_key(model, &env)?;
+    }
     Ok(NewSession {
         name: args.name.clone().unwrap_or_default(),
         cwd,
@@ -130,12 +143,23 @@ pub(crate) fn prepare(
         simple_variable: context.vars.get("CLAUDE_CODE_SIMPLE").cloned(),
         env,
         model,
+        runtime,
+        lead_runtime,
         permissions,
         scratchpad: !args.no_scratchpad && config.scratchpad.unwrap_or(true),
         max_turns: args.max_turns.or(config.max_turns).unwrap_or(0),
         run_s: args.max_time.or(config.run_s).unwrap_or(0),
         workers: args.workers.or(config.workers).unwrap_or(0),
         prompt: String::new(),
+    })
+}
+
+/// What drives an agent, by its word.
+fn runtime(text: &str) -> Result<Runtime, String> {
+    let known = [Runtime::Native, Runtime::Claude];
+    known.into_iter().find(|it| it.as_str() == text).ok_or_else(|| {
+        let words: Vec<_> = known.iter().map(|it| it.as_str()).collect();
+        format!("the runtimes are {}", words.join(" and "))
     })
 }
 

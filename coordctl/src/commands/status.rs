@@ -6,7 +6,7 @@ use crate::push;
 use crate::table::Table;
 use crate::terminal::{Paint, line};
 use crate::{expect, format, output, words};
-use proto::agent::Role;
+use proto::agent::{Role, Runtime};
 use proto::request::Request;
 use proto::view::{AgentView, DaemonView, SessionView};
 
@@ -89,7 +89,7 @@ fn heading(context: &Context, it: &SessionView) -> String {
         line(&it.id),
         words::session_state(it.state),
         words::mode(it.mode),
-        words::model(&it.model),
+        words::runs_on(it),
         line(&it.cwd)
     );
     if let Some(path) = &it.scratchpad {
@@ -128,6 +128,16 @@ fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
     table
 }
 
+/// Its part in the job, and what drives it where that is not the usual.
+fn part(it: &AgentView) -> String {
+    let part = if it.role == Role::Worker { &it.phase } else { "lead" };
+    if it.runtime == Runtime::Native {
+        return part.to_owned();
+    }
+    let runtime = it.runtime.as_str();
+    if part.is_empty() { runtime.to_owned() } else { format!("{part}, {runtime}") }
+}
+
 fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
     let elapsed = it.run_started_ms.map(|started| now_ms.saturating_sub(started));
     // What an open run has used is not yet in the sum of those that ended.
@@ -135,7 +145,7 @@ fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
     let tokens = it.usage.total_tokens() + open.map_or(0, |it| it.usage.total_tokens());
     [
         it.name.clone(),
-        if it.role == Role::Worker { it.phase.clone() } else { "lead".to_owned() },
+        part(it),
         words::doing(it),
         elapsed.map(format::duration).unwrap_or_default(),
         format::tokens(tokens),
@@ -167,14 +177,15 @@ mod tests {
             ended_ms: 0,
             thin: false,
         });
+        check.runtime = Runtime::Claude;
         let text = agent_table(&[check, lead, look], 13_000).render(None);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "lead   lead          idle           0       0     0");
+        assert_eq!(lines[1], "lead   lead                  idle           0       0     0");
         assert_eq!(
             lines[2],
-            "look   research      stopped        0       1     0     failed (fatal): 401"
+            "look   research              stopped        0       1     0     failed (fatal): 401"
         );
-        assert_eq!(lines[3], "check  verification  running  12s   0       0     0");
+        assert_eq!(lines[3], "check  verification, claude  running  12s   0       0     0");
     }
 
     #[test]

@@ -223,6 +223,7 @@ pub(crate) mod tests {
             name: name.into(),
             session: "s".into(),
             role,
+            runtime: proto::agent::Runtime::Native,
             agent_type: "worker".into(),
             description: String::new(),
             phase: if role == Role::Worker { "research".into() } else { String::new() },

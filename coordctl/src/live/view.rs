@@ -352,7 +352,7 @@ impl View {
         let mut text = format!(
             "session {name}  {} mode  {}  {}\n",
             words::mode(session.mode),
-            words::model(&session.model),
+            words::runs_on(session),
             clean(&session.cwd).replace('\n', " ")
         );
         if let Some(path) = &session.scratchpad {

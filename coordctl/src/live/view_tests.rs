@@ -13,12 +13,13 @@ fn session() -> SessionView {
         state: SessionState::Live,
         created_ms: 0,
         lead: "a0".into(),
-        model: Model {
+        model: Some(Model {
             provider: Provider::Rehearsal,
             name: String::new(),
             base_url: None,
             rehearsal_file: None,
-        },
+        }),
+        runtime: proto::agent::Runtime::Native,
         scratchpad: Some("/t/s".into()),
         team: None,
         running: 1,

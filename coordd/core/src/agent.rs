@@ -34,6 +34,9 @@ pub struct Agent {
     pub name: Name,
     /// What it may ask for.
     pub role: Role,
+    /// What drives it.
+    #[serde(default, skip_serializing_if = "Runtime::is_native")]
+    pub runtime: Runtime,
     /// Its definition.
     pub agent_type: String,
     /// What it was started for.
@@ -84,6 +87,25 @@ pub struct Agent {
     /// and wakes it no more.
     #[serde(default)]
     pub parked: bool,
+}
+
+/// What drives an agent's turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    /// coordd's own loop of model and tools, which needs the session's model.
+    #[default]
+    Native,
+    /// Claude Code.
+    Claude,
+}
+
+impl Runtime {
+    /// Not written into the journal, which is older than the choice.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(crate) fn is_native(&self) -> bool {
+        *self == Self::Native
+    }
 }
 
 /// Where an agent is in its life.

@@ -5,6 +5,7 @@
 //!             ▲───resume──────┘
 //! ```
 
+use crate::agent::Runtime;
 use crate::id::{AgentId, SessionId};
 use crate::mode::Mode;
 use crate::name::Name;
@@ -29,8 +30,11 @@ pub struct Session {
     pub state: SessionState,
     /// Its lead.
     pub lead: AgentId,
-    /// The model, as JSON text that means nothing here.
+    /// The model, as JSON text that means nothing here; empty where there is none, and no agent is native.
     pub model: String,
+    /// What drives its workers, where the call that starts one does not say.
+    #[serde(default, skip_serializing_if = "Runtime::is_native")]
+    pub runtime: Runtime,
     /// The rules about approvals, as JSON text that means nothing here.
     pub permissions: String,
     /// Rules that the user allowed for good.

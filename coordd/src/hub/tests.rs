@@ -131,6 +131,7 @@ async fn status_says_what_agents_are_doing() {
         name: "lead".into(),
         session: "s".into(),
         role: proto::agent::Role::Lead,
+        runtime: proto::agent::Runtime::Native,
         agent_type: String::new(),
         description: String::new(),
         phase: String::new(),

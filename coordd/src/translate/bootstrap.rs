@@ -45,6 +45,7 @@ pub(crate) fn bootstrap(
             // Not told yet where it is: it is made before the process is started, at a place that follows from the session.
             if path.is_empty() { facts.scratchpad(session, &env) } else { path }
         }),
+        runtime: view::runtime(agent.runtime),
         model: view::model(session),
         simple_tools: session.simple_tools,
         env,

@@ -1,5 +1,6 @@
 //! Requests, as the core takes them.
 
+use coordd_core::agent::Runtime;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
 use coordd_core::request::{Body, NewAgent, NewSession, Request, To};
@@ -40,6 +41,7 @@ pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, E
             prompt: agent.prompt,
             subagent_type: agent.subagent_type,
             name: agent.name,
+            runtime: agent.runtime.map(runtime),
             model: agent.model,
             phase: agent.phase,
             wait: agent.wait,
@@ -101,7 +103,12 @@ fn new_session(
         mode: wire.mode,
         mode_variable: wire.mode_variable,
         simple_variable: wire.simple_variable,
-        model: serde_json::to_string(&wire.model).map_err(text)?,
+        model: match &wire.model {
+            Some(model) => serde_json::to_string(model).map_err(text)?,
+            None => String::new(),
+        },
+        runtime: runtime(wire.runtime),
+        lead_runtime: runtime(wire.lead_runtime),
         permissions: serde_json::to_string(&wire.permissions).map_err(text)?,
         scratchpad: wire.scratchpad,
         definitions,
@@ -110,6 +117,13 @@ fn new_session(
         workers: wire.workers,
         prompt: wire.prompt,
     })
+}
+
+fn runtime(wire: proto::agent::Runtime) -> Runtime {
+    match wire {
+        proto::agent::Runtime::Native => Runtime::Native,
+        proto::agent::Runtime::Claude => Runtime::Claude,
+    }
 }
 
 fn address(to: &str) -> Result<To, ErrorBody> {

@@ -1,7 +1,7 @@
 //! Sessions, agents and the rest, as clients see them.
 
 use super::{Facts, class, status, usage};
-use coordd_core::agent::{Agent, Life};
+use coordd_core::agent::{Agent, Life, Runtime};
 use coordd_core::mode::Mode;
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
@@ -37,6 +37,13 @@ pub(crate) fn role(it: Role) -> wire::Role {
     }
 }
 
+pub(crate) fn runtime(it: Runtime) -> wire::Runtime {
+    match it {
+        Runtime::Native => wire::Runtime::Native,
+        Runtime::Claude => wire::Runtime::Claude,
+    }
+}
+
 pub(crate) fn session_state(it: SessionState) -> view::SessionState {
     match it {
         SessionState::Live => view::SessionState::Live,
@@ -46,13 +53,15 @@ pub(crate) fn session_state(it: SessionState) -> view::SessionState {
 
 /// The model that a session's settings name. They were written by this program, so they parse; a store from
 /// elsewhere may not, and then says so.
-pub(crate) fn model(session: &Session) -> wire::Model {
-    serde_json::from_str(&session.model).unwrap_or(wire::Model {
+pub(crate) fn model(session: &Session) -> Option<wire::Model> {
+    let unreadable = || wire::Model {
         provider: wire::Provider::Rehearsal,
         name: "unreadable settings".to_owned(),
         base_url: None,
         rehearsal_file: None,
-    })
+    };
+    (!session.model.is_empty())
+        .then(|| serde_json::from_str(&session.model).unwrap_or_else(|_| unreadable()))
 }
 
 pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
@@ -79,6 +88,7 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
         created_ms: it.created_ms,
         lead: it.lead.to_string(),
         model: model(it),
+        runtime: runtime(it.runtime),
         scratchpad: it.scratchpad.clone().filter(|path| !path.is_empty()),
         team: core.durable.team_of(&it.id).map(|team| team.name.to_string()),
         running: count(&|agent| agent.is_active() && agent.has_process()),
@@ -112,6 +122,7 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         name: it.name.to_string(),
         session: it.session.to_string(),
         role: role(it.role),
+        runtime: runtime(it.runtime),
         agent_type: it.agent_type.clone(),
         description: it.description.clone(),
         phase: it.phase.clone(),

@@ -182,6 +182,7 @@ impl Verb {
             prompt: it.prompt,
             subagent_type: it.subagent_type,
             name: it.name,
+            runtime: None,
             model: it.model,
             phase: it.phase,
             wait,

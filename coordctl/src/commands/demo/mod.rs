@@ -15,7 +15,7 @@ use crate::push;
 use crate::terminal::{Paint, line};
 use crate::{expect, format, model, output};
 use project::{Project, Tested};
-use proto::agent::{Model, Role};
+use proto::agent::{Model, Role, Runtime};
 use proto::entry::{Origin, What};
 use proto::request::Request;
 use proto::view::{AgentView, SessionView};
@@ -105,6 +105,9 @@ fn open(
     let session = SessionArgs {
         mode: Some("coordinator".to_owned()),
         model: args.model.clone(),
+        // The script is for native agents; a real model's runtime is the user's choice.
+        runtime: model.as_ref().map(|_| Runtime::Native),
+        lead: model.as_ref().map(|_| Runtime::Native),
         cwd: Some(project.repository()),
         allow: ALLOW.map(str::to_owned).into(),
         ..SessionArgs::default()

@@ -2,7 +2,7 @@
 
 use super::sessions::{free, wait_for};
 use super::{Call, NewAgent, Said, Verdict, sending};
-use crate::agent::{Agent, Life, Usage};
+use crate::agent::{Agent, Life, Runtime, Usage};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -40,7 +40,10 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     check(&new)?;
     let agent_type = definition(session, &new.subagent_type)?;
     let name = name(call.durable, &session.id, &new)?;
+    let runtime = new.runtime.unwrap_or(session.runtime);
+    check_runtime(runtime, &session.model)?;
     let mut agent = fresh(call.now, &session.id, name, Role::Worker);
+    agent.runtime = runtime;
     agent.agent_type = agent_type;
     agent.description.clone_from(&new.description);
     agent.phase.clone_from(&new.phase);
@@ -90,6 +93,18 @@ fn check(new: &NewAgent) -> Result<(), Denial> {
     Ok(())
 }
 
+/// Refuses what drives no agent, and a native one without a model.
+pub(super) fn check_runtime(runtime: Runtime, model: &str) -> Result<(), Denial> {
+    match runtime {
+        Runtime::Native if model.is_empty() => {
+            let why = "is missing: a native agent needs one".to_owned();
+            Err(Denial::Invalid { field: "model", why })
+        }
+        Runtime::Native => Ok(()),
+        Runtime::Claude => Err(Denial::NotThereYet { what: "the runtime `claude`" }),
+    }
+}
+
 /// The definition that is meant (G-5). Case does not matter, since the models that ask for `Explore` mean `explore`.
 fn definition(session: &Session, given: &str) -> Result<String, Denial> {
     let mut known: Vec<&str> = match session.mode {
@@ -137,6 +152,7 @@ pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
         session: session.clone(),
         name,
         role,
+        runtime: Runtime::Native,
         agent_type: match role {
             Role::Coordinator => "coordinator",
             Role::Lead => "lead",

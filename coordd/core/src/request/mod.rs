@@ -10,7 +10,7 @@ pub mod sessions;
 pub mod tasks;
 pub mod teams;
 
-use crate::agent::Outcome;
+use crate::agent::{Outcome, Runtime};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId};
@@ -165,6 +165,8 @@ pub struct NewSession {
     pub mode_variable: Option<String>,
     pub simple_variable: Option<String>,
     pub model: String,
+    pub runtime: Runtime,
+    pub lead_runtime: Runtime,
     pub permissions: String,
     pub scratchpad: bool,
     pub definitions: Vec<String>,
@@ -185,6 +187,7 @@ pub struct NewAgent {
     pub prompt: String,
     pub subagent_type: String,
     pub name: String,
+    pub runtime: Option<Runtime>,
     pub model: String,
     pub phase: String,
     pub wait: bool,

@@ -32,7 +32,7 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
     check(&new)?;
     let name = name(call.durable, &new)?;
     let id = SessionId::from_random(&call.now.random);
-    let lead = agents::fresh(
+    let mut lead = agents::fresh(
         call.now,
         &id,
         Name::lead(),
@@ -41,6 +41,7 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
             Mode::Fork | Mode::Normal => Role::Lead,
         },
     );
+    lead.runtime = new.lead_runtime;
     let pick = |given: u32, default: u32| if given == 0 { default } else { given };
     let session = Session {
         id: id.clone(),
@@ -51,6 +52,7 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
         state: SessionState::Live,
         lead: lead.id.clone(),
         model: new.model,
+        runtime: new.runtime,
         permissions: new.permissions,
         rules_learned: Vec::new(),
         simple_tools: mode::is_truthy(new.simple_variable.as_deref()),
@@ -88,10 +90,13 @@ fn check(new: &NewSession) -> Result<(), Denial> {
         ("permissions", new.permissions.len(), limits::SETTINGS_LEN_MAX),
         ("prompt", new.prompt.len(), limits::BODY_LEN_MAX),
     ];
-    match bounds.into_iter().find(|(_, len, max)| len > max) {
-        Some((field, len, max)) => Err(Denial::TooLarge { field, len, max }),
-        None => Ok(()),
+    if let Some((field, len, max)) = bounds.into_iter().find(|(_, len, max)| len > max) {
+        return Err(Denial::TooLarge { field, len, max });
     }
+    for runtime in [new.runtime, new.lead_runtime] {
+        agents::check_runtime(runtime, &new.model)?;
+    }
+    Ok(())
 }
 
 /// The given name, which must be free, or one made of the folder's.

@@ -26,6 +26,7 @@ fn g5_normal_mode_has_the_built_in_definitions_and_the_users() {
         let new = crate::request::NewSession {
             name: "s".into(),
             cwd: "/here".into(),
+            model: "{}".into(),
             definitions: ["reviewer".into(), "plan".into()].to_vec(),
             ..Default::default()
         };

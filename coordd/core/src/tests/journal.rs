@@ -1,7 +1,7 @@
 //! The journal's format stays readable (level 5): lines as they were written by version 1 still parse, mean the same, and
 //! are written the same. The file may only grow.
 
-use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Status, Usage};
+use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Runtime, Status, Usage};
 use crate::answer::SendRow;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::message::{Kind, Message, Sender, State};
@@ -93,6 +93,7 @@ fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
         "normal",
         "lead",
         "worker",
+        "claude",
         "live",
         "stopped",
         "down",
@@ -186,6 +187,7 @@ fn session() -> Session {
         state: SessionState::Live,
         lead: AgentId("a1".into()),
         model: "{\"provider\":\"rehearsal\"}".into(),
+        runtime: Runtime::Native,
         permissions: "{}".into(),
         rules_learned: vec!["Bash(ls)".into()],
         simple_tools: true,
@@ -204,6 +206,7 @@ fn agent(id: &str, role: Role, life: Life) -> Agent {
         session: session_id(),
         name: Name::new(if role == Role::Worker { "w" } else { "lead" }).unwrap(),
         role,
+        runtime: Runtime::Native,
         agent_type: "worker".into(),
         description: "find it".into(),
         phase: "research".into(),
@@ -345,6 +348,9 @@ fn every_record() -> Vec<Record> {
         Record::SessionPut { session: Box::new(session()) },
         Record::SessionPut { session: Box::new(other(&s2, Mode::Normal)) },
         Record::SessionPut { session: Box::new(other(&s2, Mode::Fork)) },
+        Record::SessionPut {
+            session: Box::new(Session { runtime: Runtime::Claude, ..other(&s2, Mode::Fork) }),
+        },
         Record::SessionState { session: session_id(), state: SessionState::Stopped },
         Record::SessionState { session: session_id(), state: SessionState::Live },
         Record::ScratchpadReady { session: session_id(), path: "/scratch/s1".into() },
@@ -354,6 +360,7 @@ fn every_record() -> Vec<Record> {
         put(agent("a1", Role::Lead, Life::Up)),
         put(agent("a1", Role::Coordinator, Life::Waiting)),
         put(agent("a2", Role::Worker, stopping(true))),
+        put(Agent { runtime: Runtime::Claude, ..agent("a2", Role::Worker, stopping(true)) }),
         put(agent("a2", Role::Worker, Life::Down)),
         Record::AgentDown { agent: a2.clone() },
         Record::AgentWaiting { agent: a2.clone() },

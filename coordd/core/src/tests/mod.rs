@@ -112,6 +112,7 @@ impl Stage {
         let new = NewSession {
             name: name.into(),
             cwd: "/here".into(),
+            model: "{}".into(),
             mode: Some(mode.into()),
             workers,
             ..NewSession::default()

@@ -1,7 +1,7 @@
 //! Sessions as a whole: making, stopping, resuming, removing, and the end of the daemon (G-4, D-6, C13).
 
 use super::{Stage, USER, completed};
-use crate::agent::Life;
+use crate::agent::{Life, Runtime};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -48,12 +48,13 @@ fn g4_a_session_is_resumed_in_its_own_mode() {
 #[test]
 fn bad_sessions_are_refused_with_their_field() {
     let mut stage = Stage::with_session();
-    let new = NewSession { cwd: "/here".into(), ..NewSession::default() };
+    let new = NewSession { cwd: "/here".into(), model: "{}".into(), ..NewSession::default() };
     let ask = |stage: &mut Stage, new: NewSession| stage.user(Request::SessionNew(new));
     for (bad, field) in [
         (NewSession { cwd: "here".into(), ..new.clone() }, "cwd"),
         (NewSession { cwd: "/".repeat(limits::PATH_LEN_MAX + 1), ..new.clone() }, "cwd"),
         (NewSession { name: "a/b".into(), ..new.clone() }, "name"),
+        (NewSession { model: String::new(), ..new.clone() }, "model"),
         (NewSession { prompt: "x".repeat(limits::BODY_LEN_MAX + 1), ..new.clone() }, "prompt"),
     ] {
         match ask(&mut stage, bad) {
@@ -185,7 +186,7 @@ fn d6_the_daemon_ends_with_its_agents_or_without_them() {
     let answer = stage.user(Request::DaemonStop { keep_agents: false });
     assert_eq!(answer, Ok(Answer::Done));
     assert!(!stage.step.effects.contains(&Effect::Exit));
-    let new = NewSession { cwd: "/".into(), ..NewSession::default() };
+    let new = NewSession { cwd: "/".into(), model: "{}".into(), ..NewSession::default() };
     assert_eq!(stage.user(Request::SessionNew(new)), Err(Denial::ShuttingDown));
     assert_eq!(stage.spawn(lead, "x"), Err(Denial::ShuttingDown));
     stage.exit("lead", None);
@@ -231,4 +232,22 @@ fn a_second_connection_takes_the_place_of_the_first() {
     stage.ask(second, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
     let is_note = |it: &Record| matches!(it, Record::MessagePut { .. });
     assert!(!stage.step.records.iter().any(is_note), "a lead's run notifies nobody");
+}
+
+/// what is not there yet is refused before anything is made.
+#[test]
+fn r2_a_runtime_that_is_not_there_is_refused() {
+    let denial = Denial::NotThereYet { what: "the runtime `claude`" };
+    let new = NewSession { cwd: "/".into(), model: "{}".into(), ..NewSession::default() };
+    let mut stage = Stage::with_session();
+    for new in [
+        NewSession { runtime: Runtime::Claude, ..new.clone() },
+        NewSession { lead_runtime: Runtime::Claude, ..new },
+    ] {
+        assert_eq!(stage.user(Request::SessionNew(new)), Err(denial.clone()));
+    }
+    let lead = stage.lead();
+    let new = NewAgent { runtime: Some(Runtime::Claude), ..super::worker("w") };
+    assert_eq!(stage.ask(lead, Request::AgentSpawn(new)), Err(denial));
+    assert_eq!(stage.step.records, []);
 }

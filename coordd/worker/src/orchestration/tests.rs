@@ -89,6 +89,7 @@ fn f1_a_lead_waits_and_a_coordinator_does_not() {
         prompt: "p".into(),
         subagent_type: "explore".into(),
         name: "n".into(),
+        runtime: None,
         model: "big".into(),
         phase: "research".into(),
         wait: false,

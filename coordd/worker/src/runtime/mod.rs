@@ -297,7 +297,7 @@ impl Agent {
         if let Some(client) = &self.client {
             return Ok(Rc::clone(client));
         }
-        let model = &self.boot.model;
+        let model = self.boot.model.as_ref().ok_or(ModelError::ModelMissing)?;
         let choice = ModelChoice {
             provider: match model.provider {
                 proto::agent::Provider::Anthropic => Provider::Anthropic,

@@ -59,12 +59,13 @@ impl World {
             cwd: path("work"),
             state_dir: path("state"),
             scratchpad: Some(path("scratch")),
-            model: Model {
+            runtime: proto::agent::Runtime::Native,
+            model: Some(Model {
                 provider: proto::agent::Provider::Rehearsal,
                 name: String::new(),
                 base_url: None,
                 rehearsal_file: Some(path("script.json")),
-            },
+            }),
             simple_tools: false,
             env: BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())]),
             limits: AgentLimits::default(),

@@ -136,8 +136,9 @@ async fn w8_an_error_of_the_model_fails_the_run_with_its_class_and_its_remedy() 
 #[tokio::test]
 async fn a_model_that_is_not_set_up_says_what_to_do() {
     let mut world = World::new(Role::Lead, &json!([{ "text": "x" }]));
-    world.boot.model.provider = proto::agent::Provider::Anthropic;
-    world.boot.model.name = "m".to_owned();
+    let model = world.boot.model.as_mut().unwrap();
+    model.provider = proto::agent::Provider::Anthropic;
+    model.name = "m".to_owned();
     in_world(async {
         let (_process, mut peer) = world.begin().await;
         let (_, outcome) = peer.record_run(false).await;
