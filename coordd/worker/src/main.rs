@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! coordd-worker                         the agent process
+//! coordd-worker --mcp-pipe SOCKET       copies stdin and stdout to and from the socket, for programs that an agent starts
 //! coordd-worker --version
 //! coordd-worker --check-rehearsal FILE  whether a script can be played
 //! coordd-worker --check-rules RULE…     whether permission rules can be read
@@ -20,6 +21,11 @@ mod failpoint;
 mod fake_daemon;
 mod framing;
 mod link;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "for agents whose model is another program, which come next")
+)]
+mod mcp;
 mod memory;
 mod model;
 mod orchestration;
@@ -29,6 +35,7 @@ mod tools;
 mod transcript;
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -56,6 +63,11 @@ fn main() -> ExitCode {
             return std::env::args_os()
                 .nth(2)
                 .map_or_else(usage, |file| checked(check_rehearsal(&file)));
+        }
+        Some("--mcp-pipe") => {
+            return std::env::args_os()
+                .nth(2)
+                .map_or_else(usage, |socket| checked(mcp_pipe(Path::new(&socket))));
         }
         Some("--check-rules") => return checked(check_rules(std::env::args_os().skip(2))),
         Some(_) => return usage(),
@@ -154,6 +166,17 @@ fn print_version() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn mcp_pipe(socket: &Path) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let copied = runtime.block_on(mcp::pipe::run(socket, tokio::io::stdin(), tokio::io::stdout()));
+    // A read from stdin cannot be taken back; its thread must not keep the process.
+    runtime.shutdown_background();
+    Ok(copied?)
+}
+
 fn check_rehearsal(file: &OsStr) -> anyhow::Result<()> {
     model::rehearsal::Rehearsal::load(Some(file.as_ref()))?;
     Ok(())
@@ -182,7 +205,7 @@ fn checked(result: anyhow::Result<()>) -> ExitCode {
 #[expect(clippy::print_stderr, reason = "a person called the program by hand")]
 fn usage() -> ExitCode {
     eprintln!(
-        "error: coordd-worker takes no arguments but --version, --check-rehearsal FILE and --check-rules RULE…\n\nhint: coordd starts it; to start an agent use `coordctl run` or `coordctl new`"
+        "error: coordd-worker takes no arguments but --version, --mcp-pipe SOCKET, --check-rehearsal FILE and --check-rules RULE…\n\nhint: coordd starts it; to start an agent use `coordctl run` or `coordctl new`"
     );
     ExitCode::from(2)
 }
