@@ -108,7 +108,8 @@ fn serve(mut stream: TcpStream, shared: &Mutex<Shared>) {
     let _closed = stream.write_all(bytes.as_bytes());
 }
 
-fn read(stream: &TcpStream) -> Option<Seen> {
+/// Reads a request.
+pub(crate) fn read(stream: &TcpStream) -> Option<Seen> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first).ok()?;
@@ -120,7 +121,7 @@ fn read(stream: &TcpStream) -> Option<Seen> {
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
-    let len: usize = headers.get("content-length")?.parse().ok()?;
+    let len = headers.get("content-length").map_or(Some(0), |it| it.parse().ok())?;
     let mut body = vec![0; len];
     reader.read_exact(&mut body).ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);

@@ -5,6 +5,7 @@
 //!   Daemon    a Sandbox with the real coordd in it
 //!   Client    a connection, in either codec
 //!   Agents    stand-ins for agent processes, so that a test can act in any role
+//!   cli       the CLIs that people already run, and a model for them
 //! ```
 //!
 //! Nothing here waits for a time to pass: everything waits for a condition, with a limit.
@@ -21,6 +22,7 @@
 )]
 
 pub mod agents;
+pub mod cli;
 pub mod client;
 pub mod daemon;
 pub mod endpoint;

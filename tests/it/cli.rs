@@ -1,0 +1,6 @@
+//! The CLIs that people already run, as they are: each pinned in `tests/cli`, in a sandbox, with a model of ours.
+//!
+//! What belongs to one feature has a file of its own in `cli/`. These here are about what the others stand on.
+
+mod exchange;
+mod pinned;

@@ -1,0 +1,68 @@
+//! What passes between a CLI, whoever drives it, and its model.
+
+use serde_json::json;
+use tests::cli::{Cli, Model, Script};
+use tests::{Ran, Sandbox};
+
+/// A turn of each version that is driven over its standard input and output.
+#[test]
+fn a_headless_claude_answers_a_turn() {
+    for version in ["2.1.332", "2.1.150", "2.1.100"] {
+        let mut sandbox = Sandbox::new();
+        let model = Model::start(&mut sandbox, vec![Script::when("How are you?").say("Fine.")]);
+        let mut claude = Cli::claude(version).headless(&sandbox, &[]);
+        claude.say("How are you?");
+        let init = claude.line("system/init");
+        assert_eq!(init["claude_code_version"], version, "{init}");
+        let result = claude.result();
+        assert_eq!((&result["result"], &result["is_error"]), (&json!("Fine."), &json!(false)));
+        let ended = claude.end();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        model.assert_all_scripted();
+        // One step, one request: nothing else was asked.
+        assert_eq!(model.shown().len(), 1, "{version}");
+        let shown = model.shown_to("How are you?").remove(0);
+        assert!(shown.tools().contains(&"Bash".to_owned()), "{:?}", shown.tools());
+        assert!(!shown.system().is_empty());
+        sandbox.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn a_claude_calls_the_tools_that_its_model_asks_for() {
+    let mut sandbox = Sandbox::new();
+    let script = Script::when("Look around")
+        .call(
+            "Bash",
+            json!({ "command": "touch seen; echo number-$((40 + 2))", "description": "counts" }),
+        )
+        .say("It is {{number-([0-9]+)}}.");
+    let model = Model::start(&mut sandbox, vec![script]);
+    let mut claude =
+        Cli::claude("2.1.332").headless(&sandbox, &["--permission-prompt-tool", "stdio"]);
+    claude.say("Look around");
+    let question = claude.question();
+    assert_eq!(question["request"]["tool_name"], "Bash", "{question}");
+    assert!(!sandbox.at("w/seen").exists());
+    claude.allow(&question);
+    assert_eq!(claude.result()["result"], "It is 42.");
+    assert_eq!(model.shown()[1].last_tool_result().unwrap().trim(), "number-42");
+    assert_eq!(claude.end().code, 0);
+}
+
+/// The second MCP client of the tests, with the same model in its own format.
+#[test]
+fn gemini_answers_a_turn() {
+    let mut sandbox = Sandbox::new();
+    let model = Model::start(&mut sandbox, vec![Script::when("How are you?").say("Fine.")]);
+    let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
+    sandbox.write("h/.gemini/settings.json", settings.to_string());
+    let mut command = Cli::gemini().command(&sandbox);
+    command.args(["--skip-trust", "-m", "gemini-2.5-flash", "-o", "json", "-p", "How are you?"]);
+    let ran = Ran::of(command, "");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(said["response"], "Fine.", "{ran:?}");
+    model.assert_all_scripted();
+    sandbox.assert_nothing_runs();
+}
