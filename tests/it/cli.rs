@@ -4,3 +4,4 @@
 
 mod exchange;
 mod pinned;
+mod recorded;

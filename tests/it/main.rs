@@ -31,6 +31,7 @@ mod notifications;
 mod others;
 mod permissions;
 mod readme;
+mod recorded;
 mod roles;
 mod scratchpad;
 mod sessions;

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 use tests::cli::{Cli, Model, Script};
-use tests::{Ran, Sandbox};
+use tests::sandbox::program;
+use tests::{Agents, Daemon, Ran, Sandbox};
 
 /// A turn of each version that is driven over its standard input and output.
 #[test]
@@ -47,6 +48,31 @@ fn a_claude_calls_the_tools_that_its_model_asks_for() {
     claude.allow(&question);
     assert_eq!(claude.result()["result"], "It is 42.");
     assert_eq!(model.shown()[1].last_tool_result().unwrap().trim(), "number-42");
+    assert_eq!(claude.end().code, 0);
+}
+
+/// What README.md says of the shell of any agent.
+#[test]
+fn a_claude_reaches_an_agent_with_coordctl() {
+    let mut sandbox = Sandbox::new();
+    let mut agents = Agents::set_up(&mut sandbox);
+    let coordctl = program("coordctl").display().to_string();
+    let send = |session: &str| {
+        let command = format!("{coordctl} send {session}/lead 'from another CLI'");
+        json!({ "command": command, "description": "writes to an agent" })
+    };
+    let daemon = Daemon::start_in(sandbox);
+    let mut lead = agents.lead(&daemon, "normal");
+    let mut sandbox = Sandbox::new();
+    let script = Script::when("Tell the lead").call("Bash", send(&lead.boot.session)).say("Told.");
+    let _model = Model::start(&mut sandbox, vec![script]);
+    // Where the daemon listens is what both have in common.
+    sandbox.set("XDG_RUNTIME_DIR", daemon.at("r").to_str().unwrap());
+    let mut claude = Cli::claude("2.1.332").headless(&sandbox, &["--allowedTools", "Bash"]);
+    claude.say("Tell the lead");
+    let delivered = lead.deliver();
+    assert_eq!(delivered.text, "from another CLI");
+    assert_eq!(claude.result()["result"], "Told.");
     assert_eq!(claude.end().code, 0);
 }
 

@@ -16,6 +16,8 @@ use crate::wait;
 #[derive(Debug, Default)]
 struct Out {
     lines: Vec<Value>,
+    /// What passed both ways, each line under `in` (to the CLI) or `out`.
+    traffic: Vec<Value>,
     is_over: bool,
 }
 
@@ -53,7 +55,10 @@ impl Headless {
             for line in stdout.lines().map_while(Result::ok) {
                 // What is no JSON is kept too, so that a failed test shows it.
                 let line = serde_json::from_str(&line).unwrap_or(Value::String(line));
-                kept.0.lock().unwrap().lines.push(line);
+                let mut out = kept.0.lock().unwrap();
+                out.traffic.push(json!({ "out": line }));
+                out.lines.push(line);
+                drop(out);
                 kept.1.notify_all();
             }
             kept.0.lock().unwrap().is_over = true;
@@ -76,6 +81,7 @@ impl Headless {
 
     /// Writes a line.
     pub fn write(&mut self, line: &Value) {
+        self.out.0.lock().unwrap().traffic.push(json!({ "in": line }));
         let input = self.input.as_mut().expect("its input is open");
         writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads");
     }
@@ -165,6 +171,11 @@ impl Headless {
         self.out.0.lock().unwrap().lines.clone()
     }
 
+    /// All that passed both ways so far, each line under `in` (to the CLI) or `out`.
+    pub fn traffic(&self) -> Vec<Value> {
+        self.out.0.lock().unwrap().traffic.clone()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = Process::open(self.pid()) {
@@ -176,6 +187,14 @@ impl Headless {
     pub fn end(mut self) -> Ended {
         drop(self.input.take());
         self.wait()
+    }
+
+    /// The same for a recording: what passed both ways, and its exit code.
+    pub(super) fn finish(self) -> (Vec<Value>, i32) {
+        let out = Arc::clone(&self.out);
+        let code = self.end().code;
+        let traffic = out.0.lock().unwrap().traffic.clone();
+        (traffic, code)
     }
 
     /// Waits for its end.

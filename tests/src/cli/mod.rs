@@ -11,7 +11,10 @@
 
 mod headless;
 mod model;
+pub mod peer;
+pub mod recording;
 mod reply;
+mod scenes;
 mod shown;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +27,7 @@ use crate::sandbox::Sandbox;
 
 pub use headless::Headless;
 pub use model::{Model, Script};
+pub use scenes::{SCENES, Scene};
 pub use shown::Shown;
 
 /// For one thing that a CLI does. It starts in a second or two; the rest is for a machine that builds at the same time.

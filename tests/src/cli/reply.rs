@@ -84,7 +84,7 @@ impl Format {
 /// Ids are never given twice: CLIs take two things with one id for the same.
 fn fresh(prefix: &str) -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    format!("{prefix}_{:024}", LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    format!("{prefix}_test{:020}", LAST.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
 /// A whole message.
