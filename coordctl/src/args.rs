@@ -1,8 +1,8 @@
 //! The command line. Each verb's own arguments are in its file under `commands/`.
 
 use crate::commands::{
-    attach, completions, daemon, demo, doctor, events, logs, ls, new, permit, resume, rm, run,
-    scratchpad, send, status, stop, task, team, usage, wait,
+    attach, completions, daemon, demo, doctor, events, inbound, logs, ls, new, peers, permit,
+    resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
 };
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -46,6 +46,8 @@ pub(crate) enum Verb {
     Logs(logs::Args),
     Events(events::Args),
     Permit(permit::Args),
+    Peers(peers::Args),
+    Inbound(inbound::Args),
     Usage(usage::Args),
     Team(team::Args),
     Task(task::Args),

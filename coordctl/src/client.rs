@@ -152,6 +152,8 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::AgentShow { .. }
         | Request::Transcript { .. }
         | Request::PermissionList { .. }
+        | Request::PeerList {}
+        | Request::InboundList { .. }
         | Request::TeamList {}
         | Request::TeamShow { .. }
         | Request::TaskList { .. }
@@ -169,6 +171,8 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::AgentSpawn { .. }
         | Request::PermissionAsk { .. }
         | Request::PermissionAnswer { .. }
+        | Request::InboundAnswer { .. }
+        | Request::InboundSet { .. }
         | Request::StructuredOutput { .. }
         | Request::TeamCreate { .. }
         | Request::TaskCreate { .. }

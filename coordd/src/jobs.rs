@@ -12,7 +12,7 @@ use crate::peer::Handle;
 use crate::reactor::Arrival;
 use crate::translate;
 use coordd_core::agent::Process;
-use coordd_core::id::{AgentId, SessionId};
+use coordd_core::id::{AgentId, MessageId, SessionId};
 use coordd_core::name::Name;
 use coordd_core::{Core, Input};
 use proto::Outcome;
@@ -53,6 +53,10 @@ pub(crate) enum Job {
         from: u64,
         limit: u32,
         reply: ReplyTo,
+    },
+    /// Says something to somebody outside.
+    HandOut {
+        outgoing: MessageId,
     },
     Session(SessionJob),
     Team(TeamJob),
@@ -174,6 +178,11 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
             }
             Job::ReadTranscript { path, from, limit, reply } => {
                 running.spawn(read_transcript(Arc::clone(&world.reads), path, from, limit, reply));
+            }
+            Job::HandOut { outgoing } => {
+                let world = world.clone();
+                let failed = Some("`uds:` addresses: not there yet in this version".to_owned());
+                running.spawn(async move { world.tell(Input::Handed { outgoing, failed }).await });
             }
             // Never waited for here: a slow disk must not hold up a kill.
             Job::Session(job) => files.push(files::FileJob::Session(job)),

@@ -81,6 +81,16 @@ pub enum Origin {
         /// Its name.
         name: String,
     },
+    /// Somebody outside of the session sent it: another agent's words, without the user's authority (M-8).
+    Outside {
+        /// The name that it gives itself.
+        name: String,
+        /// Where an answer goes; empty when it did not say.
+        address: String,
+        /// Whether coordd knows that it is the one at that address.
+        #[serde(default)]
+        verified: bool,
+    },
     /// The end of a worker's run. Shown to people as this, never as the user's words (N-2).
     Notification {
         /// What the text says.

@@ -89,6 +89,34 @@ pub enum Request {
         /// In a few words; for lists.
         #[serde(default)]
         summary: String,
+        /// For `uds:` addresses: be told once when the receiver has nothing to do.
+        #[serde(default)]
+        notify_when_idle: bool,
+    },
+    /// Who can be written to outside of a session: sessions of coordd and of other programs (M-9). Answers with `peers`.
+    PeerList {},
+    /// Messages from outside that wait for the user (M-8). Answers with `inbound`.
+    InboundList {
+        /// Of one session, or of all when empty.
+        #[serde(default)]
+        session: String,
+    },
+    /// Lets one of them in, or sends it back. Only users may. Answers with `sent`, or with `done` when it goes back.
+    InboundAnswer {
+        /// Its id.
+        message: String,
+        /// Whether it is let in.
+        accept: bool,
+        /// What the sender is told when not.
+        #[serde(default)]
+        reason: String,
+    },
+    /// What becomes of messages from outside from now on. Answers with `session`.
+    InboundSet {
+        /// Which session.
+        session: String,
+        /// `accept`, `hold`, `refuse`, or `auto`: held where permissions are bypassed and the sender's are not.
+        cross_session_inbound: String,
     },
     /// What became of a message (M-11). Answers with `receipt`.
     Receipt {
@@ -329,6 +357,9 @@ pub struct NewSession {
     /// The first prompt, if any.
     #[serde(default)]
     pub prompt: String,
+    /// What becomes of messages from outside: `accept`, `hold`, `refuse`; empty or `auto` for by what both sides may do (M-8).
+    #[serde(default)]
+    pub cross_session_inbound: String,
 }
 
 fn yes() -> bool {

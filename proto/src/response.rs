@@ -4,7 +4,9 @@ use crate::agent::RunOutcome;
 use crate::entry::Entry;
 use crate::message::{Receipt, SendResult};
 use crate::notification::Usage;
-use crate::view::{AgentView, DaemonView, PermissionView, SessionView, TaskView, TeamView};
+use crate::view::{
+    AgentView, DaemonView, HeldView, PeerView, PermissionView, SessionView, TaskView, TeamView,
+};
 use serde::{Deserialize, Serialize};
 
 /// One response; [`crate::request::Request`] says which comes to what.
@@ -79,6 +81,16 @@ pub enum Response {
     Receipt {
         /// It.
         receipt: Receipt,
+    },
+    /// Who can be written to outside of a session.
+    Peers {
+        /// Ours first, then by name.
+        peers: Vec<PeerView>,
+    },
+    /// Messages from outside that wait for the user.
+    Inbound {
+        /// Oldest first.
+        messages: Vec<HeldView>,
     },
     /// A worker was started or waits for a place.
     Spawned {

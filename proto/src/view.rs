@@ -48,6 +48,12 @@ pub struct SessionView {
     /// The structured output, once given.
     #[serde(default)]
     pub output: Option<Json>,
+    /// What becomes of messages from outside: `accept`, `hold`, `refuse` or `auto`.
+    #[serde(default)]
+    pub cross_session_inbound: String,
+    /// Messages from outside that wait for the user.
+    #[serde(default)]
+    pub held: u32,
 }
 
 /// Whether a session's agents may run.
@@ -165,6 +171,58 @@ pub struct PermissionView {
     /// The answer, once there is one.
     #[serde(default)]
     pub allowed: Option<bool>,
+}
+
+/// Somebody who can be written to outside of a session (M-9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerView {
+    /// Its id: that of the session.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: PeerKind,
+    /// What to write to, as `send` takes it.
+    pub address: String,
+    /// What it says that it is at: idle, busy, stopped, …
+    pub state: String,
+    /// Where it works; empty when it does not say.
+    pub cwd: String,
+    /// When it last said something of itself; 0 when it does not say.
+    pub heard_ms: WallMs,
+}
+
+/// What somebody outside of a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerKind {
+    /// A session of this coordd.
+    Session,
+    /// A session of Claude Code.
+    Claude,
+    /// Something else that lists itself where Claude Code does.
+    Other,
+}
+
+/// A message from outside that waits for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldView {
+    /// Its id, as in `m12`.
+    pub id: String,
+    /// The session that it is for.
+    pub session: String,
+    /// The sender's name, as it gives it.
+    pub from: String,
+    /// Where an answer goes.
+    pub address: String,
+    /// Whether coordd knows that it is the one at that address.
+    pub verified: bool,
+    /// When it came.
+    pub at_ms: WallMs,
+    /// The beginning of the text, at most 2,000 characters.
+    pub text: String,
+    /// How many characters it has.
+    pub characters: u64,
 }
 
 /// A team.

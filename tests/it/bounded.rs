@@ -67,7 +67,7 @@ fn assert_small(what: &str, daemon: &Daemon) {
 
 fn text(session: &str, to: &str, text: &str) -> Request {
     let (session, to, body) = (session.to_owned(), to.to_owned(), Body::Text { text: text.into() });
-    Request::Send { session, to, body, summary: String::new() }
+    Request::Send { session, to, body, summary: String::new(), notify_when_idle: false }
 }
 
 /// rel-81, D9: 300 that connect and dribble, or say nothing. Who is served is served on, and who comes is let in at once.

@@ -97,6 +97,7 @@ fn play(kept: &mut Kept) {
             to: "lead".into(),
             body,
             summary: String::new(),
+            notify_when_idle: false,
         };
         client.ok(&request, Some(&format!("send-{number}")));
         history.accepted("s", &session, number);

@@ -50,6 +50,7 @@ fn send(client: &mut Client, session: &str, text: &str) {
         to: "lead".into(),
         body,
         summary: String::new(),
+        notify_when_idle: false,
     });
     assert!(matches!(response, Response::Sent { .. }), "{response:?}");
 }

@@ -91,7 +91,13 @@ fn degraded(client: &mut Client) -> Vec<String> {
 fn send(client: &mut Client, to: &str, text: &str) -> Result<(), ErrorCode> {
     let (session, to) = to.split_once('/').unwrap();
     let (session, to, body) = (session.into(), to.into(), Body::Text { text: text.into() });
-    match client.call(Request::Send { session, to, body, summary: String::new() }) {
+    match client.call(Request::Send {
+        session,
+        to,
+        body,
+        summary: String::new(),
+        notify_when_idle: false,
+    }) {
         Outcome::Ok(response) => {
             let Response::Sent { results } = *response else { panic!("{response:?}") };
             assert!(matches!(results.as_slice(), [SendResult::Accepted { .. }]), "{results:?}");

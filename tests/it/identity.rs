@@ -19,7 +19,13 @@ use tests::{Client, Daemon, Ran, Sandbox};
 
 fn send(client: &mut Client, session: &str, to: &str, text: &str) -> String {
     let (session, to, body) = (session.to_owned(), to.to_owned(), Body::Text { text: text.into() });
-    match client.ok(Request::Send { session, to, body, summary: String::new() }) {
+    match client.ok(Request::Send {
+        session,
+        to,
+        body,
+        summary: String::new(),
+        notify_when_idle: false,
+    }) {
         Response::Sent { results } => serde_json::to_value(&results[0]).unwrap()["accepted"]["id"]
             .as_str()
             .unwrap()

@@ -13,7 +13,13 @@ const MAILBOX_LEN: usize = 1_000;
 
 fn request(session: &str, to: &str, text: &str) -> Request {
     let body = Body::text(text);
-    Request::Send { session: session.into(), to: to.into(), body, summary: "a few words".into() }
+    Request::Send {
+        session: session.into(),
+        to: to.into(),
+        body,
+        summary: "a few words".into(),
+        notify_when_idle: false,
+    }
 }
 
 fn rows(response: Response) -> Vec<SendResult> {
@@ -190,11 +196,9 @@ fn m1_other_addresses_are_refused_with_what_is_valid() {
     let (daemon, mut agents) = Agents::start();
     let lead = agents.lead(&daemon, "normal");
     let mut client = daemon.client();
-    for to in ["uds:/run/user/1000/x.sock", "bridge:some-session"] {
-        let error = denied(&mut client, &lead.boot.session, to);
-        assert_eq!(error.code, ErrorCode::Unsupported, "{error:?}");
-        assert!(error.message.contains("not there yet"), "{error:?}");
-    }
+    let error = denied(&mut client, &lead.boot.session, "bridge:some-session");
+    assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
+    assert!(error.message.contains("no bridge is configured"), "{error:?}");
     for (to, said) in [
         ("tcp:localhost", "`tcp:` is no kind of address"),
         ("uds:relative.sock", "absolute"),
@@ -273,6 +277,7 @@ fn m2_structured_messages() {
         to: to.into(),
         body,
         summary: String::new(),
+        notify_when_idle: false,
     };
     let shutdown = || Body::ShutdownRequest { reason: "done".into() };
     let error = lead.client.denied(structured("*", shutdown()));

@@ -134,7 +134,15 @@ fn c1_c2_a_coordinator_has_its_own_prompt_and_tools() {
         .iter()
         .map(|it| it["name"].as_str().unwrap())
         .collect();
-    let want = ["Agent", "SendMessage", "StructuredOutput", "TaskStop", "TeamCreate", "TeamDelete"];
+    let want = [
+        "Agent",
+        "ListPeers",
+        "SendMessage",
+        "StructuredOutput",
+        "TaskStop",
+        "TeamCreate",
+        "TeamDelete",
+    ];
     assert_eq!(names, want);
     let system = seen[0].body["system"].to_string();
     let scratchpad = client.show(lead.split('/').next().unwrap()).0.scratchpad.unwrap();

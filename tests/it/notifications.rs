@@ -248,6 +248,7 @@ fn a22_b10_a_dead_worker_is_listed_and_its_address_still_reaches_it() {
         to: notification.task_id.clone(),
         body: proto::message::Body::text("go on"),
         summary: String::new(),
+        notify_when_idle: false,
     });
     let Response::Sent { results } = sent else { panic!("{sent:?}") };
     let [SendResult::Accepted { note, .. }] = results.as_slice() else { panic!("{results:?}") };

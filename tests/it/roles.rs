@@ -13,6 +13,7 @@ use tests::rehearsal::{lead, script};
 use tests::{Client, Daemon};
 
 /// Every request there is, with its name on the wire. The ones that end something come last.
+#[expect(clippy::too_many_lines, reason = "one entry for each request")]
 fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
     let some = || "x".to_owned();
     let own = || session.to_owned();
@@ -38,7 +39,17 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
         },
         Request::Prompt { session: own(), agent: None, text: some() },
         Request::Interrupt { session: own() },
-        Request::Send { session: own(), to: "lead".into(), body: Body::text("x"), summary: some() },
+        Request::Send {
+            session: own(),
+            to: "lead".into(),
+            body: Body::text("x"),
+            summary: some(),
+            notify_when_idle: false,
+        },
+        Request::PeerList {},
+        Request::InboundList { session: none() },
+        Request::InboundAnswer { message: "m999".into(), accept: true, reason: none() },
+        Request::InboundSet { session: own(), cross_session_inbound: "auto".into() },
         Request::Receipt { message: "m1".into() },
         Request::AgentSpawn { agent: Box::new(agent) },
         Request::AgentShow { agent: "lead".into() },
@@ -136,6 +147,7 @@ fn c1_a_coordinator_may_orchestrate_and_nothing_else() {
     let requests = every_request(&daemon, &it.boot.session);
     let want = [
         "ping",
+        "peer_list",
         "send",
         "agent_spawn",
         "agent_stop",
@@ -156,6 +168,7 @@ fn f1_a_lead_may_delegate_and_ask() {
     let requests = every_request(&daemon, &it.boot.session);
     let want = [
         "ping",
+        "peer_list",
         "send",
         "agent_spawn",
         "agent_stop",
@@ -210,6 +223,7 @@ fn c1_rel9_an_agent_acts_in_its_own_session_only() {
             to,
             body: Body::text("x"),
             summary: String::new(),
+            notify_when_idle: false,
         });
         assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
     }

@@ -31,6 +31,7 @@ pub fn session(sandbox: &Sandbox, mode: &str, script: &Value) -> NewSession {
         run_s: 0,
         workers: 0,
         prompt: String::new(),
+        cross_session_inbound: String::new(),
     }
 }
 

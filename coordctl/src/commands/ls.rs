@@ -45,14 +45,14 @@ pub(crate) fn table(sessions: &[SessionView], now_ms: u64) -> Table {
 }
 
 fn state(it: &SessionView) -> String {
-    match it.questions {
-        0 => words::session_state(it.state).to_owned(),
-        n => format!(
-            "{}, {}",
-            words::session_state(it.state),
-            format::count(u64::from(n), "question")
-        ),
+    let mut text = words::session_state(it.state).to_owned();
+    if it.questions > 0 {
+        push!(text, ", {}", format::count(u64::from(it.questions), "question"));
     }
+    if it.held > 0 {
+        push!(text, ", {} held", it.held);
+    }
+    text
 }
 
 fn agents(it: &SessionView) -> String {
@@ -95,6 +95,8 @@ mod tests {
             questions: 1,
             usage: Usage { input_tokens: 1_234, ..Usage::default() },
             output: None,
+            cross_session_inbound: "auto".into(),
+            held: 0,
         };
         assert_eq!(
             table(&[it], 65_000).render(None),

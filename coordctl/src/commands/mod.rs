@@ -6,9 +6,11 @@ pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod inbound;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod new;
+pub(crate) mod peers;
 pub(crate) mod permit;
 pub(crate) mod resume;
 pub(crate) mod rm;
@@ -48,6 +50,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Logs(args) => logs::run(context, &args),
         Verb::Events(args) => events::run(context, args),
         Verb::Permit(args) => permit::run(context, args),
+        Verb::Peers(_) => peers::run(context),
+        Verb::Inbound(args) => inbound::run(context, args),
         Verb::Usage(args) => usage::run(context, args),
         Verb::Team(args) => team::run(context, args),
         Verb::Task(args) => task::run(context, args),

@@ -69,6 +69,9 @@ pub(crate) struct SessionArgs {
     /// default, acceptEdits, plan, dontAsk or bypassPermissions.
     #[arg(long, value_name = "MODE")]
     pub(crate) permission_mode: Option<String>,
+    /// What becomes of messages from other sessions: accept, hold, refuse or auto.
+    #[arg(long, value_name = "WHAT", value_parser = ["accept", "hold", "refuse", "auto"])]
+    pub(crate) inbound: Option<String>,
     /// Make no scratchpad.
     #[arg(long)]
     pub(crate) no_scratchpad: bool,
@@ -151,6 +154,7 @@ pub(crate) fn prepare(
         run_s: args.max_time.or(config.run_s).unwrap_or(0),
         workers: args.workers.or(config.workers).unwrap_or(0),
         prompt: String::new(),
+        cross_session_inbound: args.inbound.clone().unwrap_or_default(),
     })
 }
 

@@ -22,10 +22,10 @@ pub(crate) struct Args {
     /// The same in a few words; then it goes as a message, not as the user's prompt.
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
-    /// The session that a bare name or `*` belongs to.
+    /// The session that a bare name or `*` belongs to; for `uds:`, the one that an answer goes to.
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Wait until it is in the receiver's conversation.
+    /// Wait until it is in the receiver's conversation; for `uds:`, until the receiver has nothing to do.
     #[arg(long)]
     wait: bool,
 }
@@ -51,7 +51,8 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let response = match parse(&args.to, args.session.as_deref())? {
         To::Address { session, to } => {
             let summary = summary.unwrap_or_default().to_owned();
-            context.call(Request::Send { session, to, body: Body::text(text), summary })?
+            let (body, notify_when_idle) = (Body::text(text), args.wait && to.starts_with("uds:"));
+            context.call(Request::Send { session, to, body, summary, notify_when_idle })?
         }
         To::Agent { session, agent } => context.call(words(session, agent, text, summary))?,
         To::Bare(name) => bare(context, &name, text, summary)?,
@@ -98,7 +99,8 @@ fn words(session: String, agent: String, text: String, summary: Option<&str>) ->
         None => Request::Prompt { session, agent: Some(agent), text },
         Some(summary) => {
             let summary = summary.to_owned();
-            Request::Send { session, to: agent, body: Body::text(text), summary }
+            let (body, notify_when_idle) = (Body::text(text), false);
+            Request::Send { session, to: agent, body, summary, notify_when_idle }
         }
     }
 }
@@ -121,7 +123,7 @@ fn bare(
     context.call(words(agent.session, agent.id, text, summary))
 }
 
-fn row(it: &SendResult) -> anyhow::Result<()> {
+pub(super) fn row(it: &SendResult) -> anyhow::Result<()> {
     match it {
         SendResult::Accepted { to, id, ahead, note, request_id } => {
             let mut text = format!("{} to {}: {}", line(id), line(to), line(note));

@@ -76,6 +76,11 @@ fn input(
 ) -> String {
     match origin {
         Origin::User {} => speech("you", Paint::Strong, text, style),
+        Origin::Outside { name, address, .. } => {
+            let from = if address.is_empty() { "" } else { " at " };
+            let who = format!("message from outside: {}{from}{}", line(name), line(address));
+            speech(&who, Paint::Warn, text, style)
+        }
         Origin::Agent { name } => {
             speech(&format!("message from {}", line(name)), Paint::Warn, text, style)
         }

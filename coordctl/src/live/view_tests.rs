@@ -28,6 +28,8 @@ fn session() -> SessionView {
         questions: 0,
         usage: Usage::default(),
         output: None,
+        cross_session_inbound: "auto".into(),
+        held: 0,
     }
 }
 

@@ -15,21 +15,47 @@ pub enum Answer {
     Session(SessionId),
     Sessions,
     Detail(SessionId),
-    Stopped { agents: Vec<String>, bounced: u32 },
-    Resumed { session: SessionId, note: String, waiting_messages: u32, interrupted: Vec<String> },
+    Stopped {
+        agents: Vec<String>,
+        bounced: u32,
+    },
+    Resumed {
+        session: SessionId,
+        note: String,
+        waiting_messages: u32,
+        interrupted: Vec<String>,
+    },
     Sent(Vec<SendRow>),
     Receipt(MessageId),
-    Spawned { agent: AgentId, waits_for: Option<String>, note: String },
-    Ran { agent: AgentId, outcome: Outcome },
+    Spawned {
+        agent: AgentId,
+        waits_for: Option<String>,
+        note: String,
+    },
+    Ran {
+        agent: AgentId,
+        outcome: Outcome,
+    },
     Agent(AgentId),
-    Permitted { allow: bool, reason: String, rule: String },
+    Permitted {
+        allow: bool,
+        reason: String,
+        rule: String,
+    },
     Permissions(Vec<PermissionId>),
     Team(Name),
     Teams,
-    Task { team: Name, task: u32 },
+    Task {
+        team: Name,
+        task: u32,
+    },
     Tasks(Name),
     Usage(Option<SessionId>),
-    RunRecorded { exit: bool },
+    /// Messages from outside that wait for the user.
+    Inbound(Vec<MessageId>),
+    RunRecorded {
+        exit: bool,
+    },
 }
 
 /// What came of a send to one receiver.

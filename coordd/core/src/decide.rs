@@ -11,7 +11,7 @@ use crate::planted::{Bug, is_planted};
 use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker, Role};
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits};
+use crate::{Durable, Effect, Live, Moment, Record, Step, handing, lifecycle, limits, outside};
 use alloc::borrow::ToOwned as _;
 use alloc::string::{String, ToString as _};
 
@@ -54,11 +54,8 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             environment_changed(durable, live, &mut step, now, &session);
         }
         Input::ScratchpadReady { session, path } => {
-            if durable
-                .sessions
-                .get(&session)
-                .is_some_and(|it| it.scratchpad.as_deref() != Some(&path))
-            {
+            let it = durable.sessions.get(&session);
+            if it.is_some_and(|it| it.scratchpad.as_deref() != Some(&path)) {
                 step.record(Record::ScratchpadReady { session, path });
             }
         }
@@ -76,6 +73,14 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
                     event: Event::TeamDeleted(team),
                 });
             }
+        }
+        Input::Outside { ticket, session, from, says } => {
+            let to = session.as_ref();
+            let taken = outside::heard(durable, live, &mut step, now, to, from, says);
+            step.effect(Effect::Heard { ticket, taken });
+        }
+        Input::Handed { outgoing, failed } => {
+            handing::handed(durable, &mut step, now, outgoing, failed.as_deref());
         }
         Input::Terminate { keep_agents } => terminate(durable, live, &mut step, now, keep_agents),
         Input::Tick => tick(durable, live, &mut step, now),
@@ -121,6 +126,7 @@ fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
     for team in durable.teams.values().filter(|it| !it.deleting) {
         step.effect(Effect::WriteTeam { team: team.name.clone() });
     }
+    handing::hand_out_again(durable, step, now);
     for agent in durable.agents.values() {
         live.touch(&agent.id);
         if agent.has_process() && is_planted(Bug::D13) {
@@ -305,6 +311,7 @@ fn repeated(call: &Call<'_>, before: &Keyed) -> Said {
             }),
         },
         Keyed::Sent(rows) => Said::Now(Answer::Sent(rows.clone())),
+        Keyed::Outgoing(id) => Said::Later(crate::live::Waiter::Handed(*id)),
         Keyed::Permission(id) => Said::Later(crate::live::Waiter::Answered(*id)),
         Keyed::Team(name) => Said::Now(Answer::Team(name.clone())),
         Keyed::Task(team, task) => Said::Now(Answer::Task { team: team.clone(), task: *task }),
@@ -340,6 +347,7 @@ fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
         if durable.has_older_than(before_ms) {
             step.record(Record::Forgotten { before_ms });
         }
+        outside::expire(durable, step, now);
     }
     if live.start_due_mono_ms.take_if(|at| now.mono_ms >= *at).is_some() {
         live.place_freed = true;

@@ -95,6 +95,18 @@ pub enum Denial {
     Nobody,
     /// A structured kind to `*`, `uds:` or `bridge:` (M-2).
     StructuredToMany,
+    /// A `bridge:` address of no session here, and nothing leads to others.
+    NoBridge {
+        /// The id.
+        given: String,
+        /// Names of sessions that there are.
+        known: Vec<String>,
+    },
+    /// Another session does not take the message.
+    NotTaken {
+        /// Why.
+        why: String,
+    },
     /// A response to no open request (M-2).
     NoOpenRequest {
         /// The id that was given.

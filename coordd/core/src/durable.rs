@@ -2,15 +2,15 @@
 
 use crate::agent::{Agent, LastRun, Life};
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
-use crate::message::{self, Message, Sender, State};
+use crate::limits;
+use crate::message::{self, Message, Outside, Sender, State};
 use crate::name::Name;
+use crate::outgoing::Outbox;
 use crate::permission::Permission;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Keyed, Record};
 use crate::session::{Session, SessionState};
-use crate::task::Task;
 use crate::team::Team;
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,6 +24,10 @@ pub struct Durable {
     pub agents: BTreeMap<AgentId, Agent>,
     /// Messages: unfinished ones with their text, final ones as receipts.
     pub messages: BTreeMap<MessageId, Message>,
+    /// Which messages came from outside, by address and the sender's own id: what comes again is known.
+    pub(crate) heard: BTreeMap<(String, String), MessageId>,
+    /// Messages to the outside.
+    pub outbox: Outbox,
     /// Questions, answered ones for 7 days.
     pub permissions: BTreeMap<PermissionId, Permission>,
     /// Teams.
@@ -73,6 +77,13 @@ impl Durable {
             Record::OutputGiven { session, output } => {
                 self.session(session, |it| it.output = Some(output.clone()));
             }
+            Record::InboundSet { session, inbound } => {
+                self.session(session, |it| it.inbound = *inbound);
+            }
+            Record::WatcherPut { session, watcher } => {
+                self.session(session, |it| it.watchers.push(Outside::clone(watcher)));
+            }
+            Record::WatchersTold { session } => self.session(session, |it| it.watchers.clear()),
             Record::SessionRemoved { session } => self.remove_session(session),
 
             Record::AgentPut { agent } => {
@@ -141,6 +152,17 @@ impl Durable {
             Record::MessageBounced { message, reason, at_ms } => {
                 self.finish_message(*message, State::Bounced, reason, *at_ms);
             }
+            Record::MessageExpired { message, reason, at_ms } => {
+                self.finish_message(*message, State::Expired, reason, *at_ms);
+            }
+            Record::MessageLetIn { message, new } => self.let_in(*message, *new),
+            Record::OutgoingPut { outgoing } => {
+                self.last_message = self.last_message.max(outgoing.id.0);
+                self.outbox.put(outgoing);
+            }
+            Record::OutgoingMoved { outgoing, state, reason, at_ms } => {
+                self.outbox.moved(*outgoing, *state, reason, *at_ms);
+            }
             Record::RequestAnswered { message } => {
                 if let Some(it) = self.messages.get_mut(message)
                     && let message::Kind::ShutdownRequest { answered } = &mut it.kind
@@ -207,25 +229,57 @@ impl Durable {
         self.members.remove(id);
         self.agents.retain(|_, it| it.session != *id);
         self.messages.retain(|_, it| it.session != *id);
+        self.heard.retain(|_, it| self.messages.contains_key(it));
+        // What coordd itself has to say to the outside is still said.
+        self.outbox.retain(|it| it.session.as_ref() != Some(id) || it.from == Sender::System);
         self.permissions.retain(|_, it| it.session != *id);
         self.teams.retain(|_, it| it.session != *id);
     }
 
     fn put_message(&mut self, message: &Message) {
         self.last_message = self.last_message.max(message.id.0);
+        let is_mail = !message.state.is_final() && message.state != State::Held;
         self.agent(&message.to, |it| {
             // Ids rise, so that this is the mailbox's end, except when a snapshot's agent has its mail already.
             let place = match it.mailbox.back() {
                 Some(last) if *last >= message.id => it.mailbox.binary_search(&message.id),
                 Some(_) | None => Err(it.mailbox.len()),
             };
-            if let (false, Err(place)) = (message.state.is_final(), place) {
+            if let (true, Err(place)) = (is_mail, place) {
                 it.mailbox.insert(place, message.id);
                 it.mailbox_bytes += message.len() as u64;
                 it.parked &= message.from == Sender::System;
             }
         });
         self.messages.insert(message.id, message.clone());
+        if let Sender::Outside(from) = &message.from
+            && !from.message.is_empty()
+        {
+            self.heard.insert((from.address.clone(), from.message.clone()), message.id);
+            self.forget_heard();
+        }
+    }
+
+    /// What came from outside is bounded in number, since anybody may send it: the oldest that has come to its end goes first.
+    fn forget_heard(&mut self) {
+        if self.heard.len() <= limits::HEARD_KEPT_MAX {
+            return;
+        }
+        let is_final =
+            |id: &&MessageId| self.messages.get(*id).is_none_or(|it| it.state.is_final());
+        let oldest = self.heard.values().filter(is_final).min().copied();
+        if let Some(oldest) = oldest {
+            self.messages.remove(&oldest);
+            self.heard.retain(|_, it| *it != oldest);
+        }
+    }
+
+    fn let_in(&mut self, id: MessageId, new: MessageId) {
+        if let Some(mut message) = self.messages.remove(&id) {
+            message.id = new;
+            message.state = State::Accepted;
+            self.put_message(&message);
+        }
     }
 
     fn finish_message(&mut self, id: MessageId, state: State, reason: &str, at_ms: u64) {
@@ -255,6 +309,7 @@ impl Durable {
                 .permissions
                 .values()
                 .any(|it| it.answer.as_ref().is_some_and(|it| it.at_ms < before_ms))
+            || self.outbox.has_older_than(before_ms)
             || self
                 .keys
                 .iter()
@@ -269,51 +324,12 @@ impl Durable {
     fn forget(&mut self, before_ms: u64) {
         self.messages
             .retain(|_, it| !(it.state.is_final() && it.ended_ms.is_some_and(|at| at < before_ms)));
+        self.heard.retain(|_, it| self.messages.contains_key(it));
+        self.outbox.retain(|it| !it.is_older_than(before_ms));
         self.permissions.retain(|_, it| it.answer.as_ref().is_none_or(|it| it.at_ms >= before_ms));
         let mut keys = core::mem::take(&mut self.keys);
         keys.retain(|(caller, _), (_, at_ms)| *at_ms >= before_ms || self.may_repeat(caller));
         self.keys = keys;
-    }
-
-    /// Records that make this state out of none: the journal's beginning after a clean-up.
-    pub fn snapshot(&self) -> Vec<Record> {
-        let mut records = Vec::new();
-        records.push(Record::Counters {
-            messages: self.last_message,
-            permissions: self.last_permission,
-            queued: self.last_queued,
-        });
-        // What may grow is apart from what holds it: a record stays far below what the store takes.
-        for it in self.sessions.values() {
-            let bare = Session { rules_learned: Vec::new(), ..it.clone() };
-            records.push(Record::SessionPut { session: Box::new(bare) });
-            let learned =
-                |rule: &String| Record::RuleLearned { session: it.id.clone(), rule: rule.clone() };
-            records.extend(it.rules_learned.iter().map(learned));
-        }
-        records.extend(
-            self.agents.values().map(|it| Record::AgentPut { agent: Box::new(it.clone()) }),
-        );
-        records.extend(
-            self.messages.values().map(|it| Record::MessagePut { message: Box::new(it.clone()) }),
-        );
-        let permissions = self.permissions.values();
-        records.extend(
-            permissions.map(|it| Record::PermissionPut { permission: Box::new(it.clone()) }),
-        );
-        for it in self.teams.values() {
-            let bare = Team { tasks: BTreeMap::new(), ..it.clone() };
-            records.push(Record::TeamPut { team: Box::new(bare) });
-            let task = |task: &Task| Record::TaskPut { team: it.name.clone(), task: task.clone() };
-            records.extend(it.tasks.values().map(task));
-        }
-        records.extend(self.keys.iter().map(|((caller, key), (to, at_ms))| Record::Keyed {
-            caller: caller.clone(),
-            key: key.clone(),
-            to: to.clone(),
-            at_ms: *at_ms,
-        }));
-        records
     }
 
     /// The agents of a session: the lead first, then workers in the order of their making.

@@ -133,6 +133,25 @@ pub enum Effect {
         /// The call.
         call: u64,
     },
+    /// Say to somebody outside what the outbox has for it, and tell how it went.
+    HandOut {
+        /// Which.
+        outgoing: MessageId,
+    },
+    /// What came from outside was dealt with.
+    Heard {
+        /// The shell's number for it.
+        ticket: u64,
+        /// Whether it is on disk, or needs not be; else its sender must not believe so.
+        taken: bool,
+    },
+    /// List who can be written to outside of a session, then answer.
+    ListPeers {
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
     /// From now on tell this peer of events, after answering.
     Subscribe {
         /// Of one session.

@@ -1,8 +1,10 @@
 //! What can happen to the core.
 
 use crate::agent::{Outcome, Process};
-use crate::id::{AgentId, PeerId, SessionId};
+use crate::id::{AgentId, MessageId, PeerId, SessionId};
+use crate::message::Outside;
 use crate::name::Name;
+use crate::outgoing::Verdict;
 use crate::request::Request;
 use crate::task::Edit;
 use alloc::boxed::Box;
@@ -102,6 +104,24 @@ pub enum Input {
         /// Whether nothing is left of them.
         all: bool,
     },
+    /// Somebody outside said something to a session, or, without one, to the user. What becomes of it is told by `Effect::Heard`.
+    Outside {
+        /// The shell's number for it.
+        ticket: u64,
+        /// Who is spoken to.
+        session: Option<SessionId>,
+        /// Who speaks.
+        from: Outside,
+        /// What is said.
+        says: Says,
+    },
+    /// A message was handed to somebody outside, or could not be.
+    Handed {
+        /// Which.
+        outgoing: MessageId,
+        /// Why not, and what to do.
+        failed: Option<String>,
+    },
     /// The shell was told to end: agents stop in order, or go on without it.
     Terminate {
         /// Whether agents go on.
@@ -109,6 +129,36 @@ pub enum Input {
     },
     /// A deadline passed.
     Tick,
+}
+
+/// What is said from outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Says {
+    /// Words for the conversation.
+    Words {
+        /// They.
+        text: String,
+        /// In short.
+        summary: String,
+    },
+    /// It wants to be told once when the lead has nothing to do.
+    NotifyWhenIdle,
+    /// What became of one of our messages.
+    Status {
+        /// Its id outside.
+        of: String,
+        /// What.
+        verdict: Verdict,
+        /// In the words of whoever says it.
+        reason: String,
+    },
+    /// Whom we asked about has nothing to do.
+    Idle {
+        /// The id outside of what asked.
+        of: String,
+        /// Its last words.
+        detail: String,
+    },
 }
 
 /// What an agent process says to prove who it is.

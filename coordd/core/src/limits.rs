@@ -60,6 +60,32 @@ pub const OWNER_LEN_MAX: usize = 128;
 /// Calls that wait for something, over all connections.
 pub const WAITERS_MAX: usize = 4_096;
 
+/// Messages from outside that are remembered, so that what comes again is known: at the rate below, those of a day.
+pub const HEARD_KEPT_MAX: usize = 10_000;
+/// Messages from outside that wait for the user, in one session: nobody reads more.
+pub const HELD_MAX: usize = 50;
+/// How long they wait: a day, so that somebody may look.
+pub const HELD_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Who is told when one lead has nothing to do: other sessions of the same user.
+pub const WATCHERS_MAX: usize = 16;
+/// Messages that are being handed to the outside: each costs a connection for some seconds.
+pub const OUTGOING_OPEN_MAX: usize = 256;
+/// Messages that one sender outside may send at once.
+pub const OUTSIDE_BURST: u32 = 30;
+/// How long one more takes to be allowed: a conversation needs no more than one in two seconds.
+pub const OUTSIDE_EVERY_MS: u64 = 2_000;
+/// The same for all senders together, over all sessions.
+pub const OUTSIDE_ALL_BURST: u32 = 240;
+/// See [`OUTSIDE_ALL_BURST`].
+pub const OUTSIDE_ALL_EVERY_MS: u64 = 250;
+/// Senders outside whose rate is kept; with more the one that was heard longest ago is forgotten.
+pub const OUTSIDE_SENDERS_MAX: usize = 256;
+/// Bytes of what somebody outside says about itself or its reasons: names, addresses, last words.
+pub const OUTSIDE_FIELD_LEN_MAX: usize = 1_000;
+/// A message that was being handed out when the daemon died is handed out again within this time, since receivers know
+/// what comes again within 30 s. Later it might be read twice.
+pub const HAND_AGAIN_MS: u64 = 25_000;
+
 /// How long receipts and idempotency keys are kept (M-11): 7 days.
 pub const RECEIPT_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// How often old receipts are looked for.

@@ -2,6 +2,7 @@
 
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId, PermissionId, SessionId};
+use crate::rates::Rates;
 use crate::{Durable, limits};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -41,6 +42,8 @@ pub struct Live {
     pub(crate) start_due_mono_ms: Option<u64>,
     /// When old receipts were last looked for.
     pub(crate) forgot_mono_ms: Option<u64>,
+    /// How much may still be said from outside.
+    pub(crate) rates: Rates,
     /// Both clocks at the last input.
     pub(crate) seen: Option<Clocks>,
 }
@@ -107,6 +110,8 @@ pub(crate) enum Waiter {
     Ran(AgentId),
     /// This question was answered.
     Answered(PermissionId),
+    /// It is known whether this message reached whoever is outside.
+    Handed(MessageId),
 }
 
 /// A call and what it waits for.

@@ -5,8 +5,9 @@ use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::{AgentId, MessageId};
 use crate::message::{Kind, Message, Sender, State};
+use crate::outgoing::Verdict;
 use crate::planted::{Bug, is_planted};
-use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
+use crate::{Durable, Effect, Live, Moment, Record, Step, limits, outside};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -28,14 +29,18 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// Goes on after what is applied and what this step has given out already.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most records give out no number")]
     pub(crate) fn after(durable: &Durable, step: &Step) -> Self {
-        let given = step.records.iter().rev().find_map(|record| {
-            if let Record::MessagePut { message } = record { Some(message.id.0) } else { None }
+        let given = step.records.iter().filter_map(|record| match record {
+            Record::MessagePut { message } => Some(message.id.0),
+            Record::MessageLetIn { new, .. } => Some(new.0),
+            Record::OutgoingPut { outgoing } => Some(outgoing.id.0),
+            _ => None,
         });
-        Self { last: given.unwrap_or(durable.last_message) }
+        Self { last: given.max().unwrap_or(durable.last_message) }
     }
 
-    fn next(&mut self) -> MessageId {
+    pub(crate) fn next(&mut self) -> MessageId {
         self.last += 1;
         MessageId(self.last)
     }
@@ -67,26 +72,36 @@ pub(crate) fn accept(
     draft: Draft,
 ) -> MessageId {
     let id = numbers.next();
-    let summary = draft.summary.chars().take(limits::SUMMARY_LEN_MAX).collect();
-    let message = Message {
+    let message = drafted(id, now, to, draft, State::Accepted);
+    step.record(Record::MessagePut { message: Box::new(message) });
+    let event = Event::MessageChanged { message: id, state: State::Accepted };
+    step.effect(Effect::Publish { session: to.session.clone(), event });
+    live.touch(&to.id);
+    id
+}
+
+/// The message that a draft becomes.
+pub(crate) fn drafted(
+    id: MessageId,
+    now: &Moment,
+    to: &Agent,
+    draft: Draft,
+    state: State,
+) -> Message {
+    Message {
         id,
         session: to.session.clone(),
         from: draft.from,
         to: to.id.clone(),
         kind: draft.kind,
         text: draft.text,
-        summary,
-        state: State::Accepted,
+        summary: draft.summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
+        state,
         accepted_ms: now.wall_ms,
         delivered_ms: None,
         ended_ms: None,
         reason: String::new(),
-    };
-    step.record(Record::MessagePut { message: Box::new(message) });
-    let event = Event::MessageChanged { message: id, state: State::Accepted };
-    step.effect(Effect::Publish { session: to.session.clone(), event });
-    live.touch(&to.id);
-    id
+    }
 }
 
 /// Gives up those messages of an agent's mailbox that `which` picks, and says so. Returns how many.
@@ -108,10 +123,11 @@ pub(crate) fn bounce(
     for message in messages.filter(|it| it.from != Sender::System && which(it)) {
         let reason = match message.state {
             State::Accepted => format!("{reason}; it had not got the message"),
-            State::Delivered | State::Consumed | State::Bounced => {
+            State::Held | State::Delivered | State::Consumed | State::Bounced | State::Expired => {
                 format!("{reason}; it had got the message, and may have read it")
             }
         };
+        outside::give_back(durable, step, now, message, Verdict::Refused, &reason);
         step.record(Record::MessageBounced { message: message.id, reason, at_ms: now.wall_ms });
         let event = Event::MessageChanged { message: message.id, state: State::Bounced };
         step.effect(Effect::Publish { session: agent.session.clone(), event });

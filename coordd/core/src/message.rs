@@ -2,14 +2,19 @@
 //!
 //! ```text
 //!   Accepted ──handed over──▶ Delivered ──acknowledged──▶ Consumed
-//!       │                         │  ▲ handed over again after a lost process or connection
-//!       └──────▶ Bounced ◀────────┘
+//!     ▲ │                         │  ▲ handed over again after a lost process or connection
+//!     │ └──────▶ Bounced ◀────────┘
+//!     │ let in      ▲ refused
+//!    Held ──────────┴──▶ Expired
 //! ```
 //!
-//! `Consumed` and `Bounced` are final. The text is dropped then; the receipt stays for 7 days.
+//! `Held` is only what came from outside of the daemon (M-8); it is in no mailbox, and when it is let in it gets a new id, since
+//! ids rise in the order of mailboxes. `Consumed`, `Bounced` and `Expired` are final. The text is dropped then; the receipt
+//! stays for 7 days. What goes out of the daemon is in `outgoing.rs`.
 
 use crate::agent::{Outcome, Usage};
 use crate::id::{AgentId, MessageId, SessionId};
+use alloc::boxed::Box;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +60,26 @@ pub enum Sender {
     Agent(AgentId),
     /// coordd.
     System,
+    /// Somebody outside of this daemon, or of this session: no words of theirs carry the user's authority (M-8).
+    Outside(Box<Outside>),
+}
+
+/// Who speaks from outside, as far as it is known.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Outside {
+    /// Where an answer goes, as in `uds:/path`; empty when it did not say.
+    pub address: String,
+    /// The name that it gives itself.
+    pub name: String,
+    /// Whether it says that its own permissions are bypassed.
+    #[serde(default)]
+    pub bypasses: bool,
+    /// Whether the kernel or a secret vouches for the address.
+    #[serde(default)]
+    pub verified: bool,
+    /// Its own id for the message; empty when it gave none.
+    #[serde(default)]
+    pub message: String,
 }
 
 /// What kind of thing is said.
@@ -95,18 +120,22 @@ pub enum Kind {
 pub enum State {
     /// On disk.
     Accepted,
+    /// Kept back until the user lets it in.
+    Held,
     /// With the receiver's process.
     Delivered,
     /// In the receiver's conversation.
     Consumed,
     /// Given up.
     Bounced,
+    /// Held for too long.
+    Expired,
 }
 
 impl State {
     /// Whether nothing will change any more.
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Consumed | Self::Bounced)
+        matches!(self, Self::Consumed | Self::Bounced | Self::Expired)
     }
 }
 

@@ -3,10 +3,11 @@
 use crate::agent::{Agent, Outcome, Process};
 use crate::answer::SendRow;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
-use crate::message::Message;
+use crate::message::{Message, Outside, State};
 use crate::name::Name;
+use crate::outgoing::Outgoing;
 use crate::permission::{Answer, Permission};
-use crate::session::{Session, SessionState};
+use crate::session::{Inbound, Session, SessionState};
 use crate::task::Task;
 use crate::team::Team;
 use alloc::boxed::Box;
@@ -32,6 +33,12 @@ pub enum Record {
     RuleLearned { session: SessionId, rule: String },
     /// The lead gave the structured result.
     OutputGiven { session: SessionId, output: String },
+    /// What becomes of messages from outside from now on.
+    InboundSet { session: SessionId, inbound: Option<Inbound> },
+    /// Somebody outside wants to know when the lead has nothing to do.
+    WatcherPut { session: SessionId, watcher: Box<Outside> },
+    /// All who wanted to know were told.
+    WatchersTold { session: SessionId },
     /// A session and all that belongs to it is gone.
     SessionRemoved { session: SessionId },
 
@@ -62,6 +69,14 @@ pub enum Record {
     MessagesConsumed { agent: AgentId, messages: Vec<MessageId>, run: u32, at_ms: u64 },
     /// It will not be delivered.
     MessageBounced { message: MessageId, reason: String, at_ms: u64 },
+    /// It was held for too long.
+    MessageExpired { message: MessageId, reason: String, at_ms: u64 },
+    /// It was held, and is in its mailbox now, under a new id.
+    MessageLetIn { message: MessageId, new: MessageId },
+    /// A message to the outside as it is.
+    OutgoingPut { outgoing: Box<Outgoing> },
+    /// More is known of it.
+    OutgoingMoved { outgoing: MessageId, state: State, reason: String, at_ms: u64 },
     /// A request was answered.
     RequestAnswered { message: MessageId },
 
@@ -97,6 +112,8 @@ pub enum Keyed {
     Agent(AgentId),
     /// Messages.
     Sent(Vec<SendRow>),
+    /// A message to the outside.
+    Outgoing(MessageId),
     /// A question.
     Permission(PermissionId),
     /// A team.

@@ -59,6 +59,9 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::Prompt
         | Kind::Interrupt
         | Kind::Receipt
+        | Kind::InboundList
+        | Kind::InboundAnswer
+        | Kind::InboundSet
         | Kind::AgentShow
         | Kind::Transcript
         | Kind::PermissionList
@@ -74,10 +77,12 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::Usage
         | Kind::Subscribe
         | Kind::Attach => asker == Asker::User,
-        Kind::Send | Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => match asker {
-            Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
-            Asker::Agent(Role::Worker) => false,
-        },
+        Kind::Send | Kind::PeerList | Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => {
+            match asker {
+                Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
+                Asker::Agent(Role::Worker) => false,
+            }
+        }
         Kind::AgentSpawn => matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead)),
         Kind::StructuredOutput => asker == Asker::Agent(Role::Coordinator),
         Kind::PermissionAsk => matches!(asker, Asker::Agent(Role::Lead | Role::Worker)),
@@ -100,6 +105,7 @@ mod tests {
         let want = [
             Ping,
             Send,
+            PeerList,
             AgentSpawn,
             AgentStop,
             StructuredOutput,
@@ -126,6 +132,7 @@ mod tests {
         let want = [
             Ping,
             Send,
+            PeerList,
             AgentSpawn,
             AgentStop,
             PermissionAsk,
@@ -142,6 +149,8 @@ mod tests {
         for asker in Asker::ALL {
             assert_eq!(may(asker, Kind::PermissionAnswer), asker == Asker::User);
             assert_eq!(may(asker, Kind::Prompt), asker == Asker::User);
+            assert_eq!(may(asker, Kind::InboundAnswer), asker == Asker::User);
+            assert_eq!(may(asker, Kind::InboundSet), asker == Asker::User);
         }
     }
 }

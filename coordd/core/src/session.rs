@@ -7,6 +7,7 @@
 
 use crate::agent::Runtime;
 use crate::id::{AgentId, SessionId};
+use crate::message::Outside;
 use crate::mode::Mode;
 use crate::name::Name;
 use alloc::string::String;
@@ -58,6 +59,41 @@ pub struct Session {
     /// The structured result, as JSON text, once the lead gave one.
     #[serde(default)]
     pub output: Option<String>,
+    /// Whether its agents' permissions are bypassed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bypasses: bool,
+    /// What becomes of messages from outside (M-8); none means by what the two sides may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbound: Option<Inbound>,
+    /// Who is to be told, once, when the lead has nothing to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watchers: Vec<Outside>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(it: &bool) -> bool {
+    !*it
+}
+
+/// What becomes of messages from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inbound {
+    /// They are delivered.
+    Accept,
+    /// They wait for the user.
+    Hold,
+    /// They go back.
+    Refuse,
+}
+
+impl Session {
+    /// What becomes of a message from there. Without a setting, who may do as much or less is heard; a session whose permissions
+    /// are bypassed would do for others what their own users would have to allow (rel-21).
+    pub fn inbound_from(&self, from: &Outside) -> Inbound {
+        let held = self.bypasses && !from.bypasses;
+        self.inbound.unwrap_or(if held { Inbound::Hold } else { Inbound::Accept })
+    }
 }
 
 /// Whether a session's agents may run.

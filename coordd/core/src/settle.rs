@@ -6,6 +6,7 @@
 //! | `Down`, not parked | its session is live, and it has mail or a run in the middle | `Waiting` |
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
+//! | `Up` or `Down`, a lead | it has neither mail nor a run, and somebody outside wants to know | they are told |
 //! | `Up` | its process is connected, and has not got some of its mail | the mail is handed over |
 //! | `Up`, a worker | its process is connected, and it has no mail and no run | it is told to leave |
 //! | `Stopping` | its process is connected and was not told | it is told |
@@ -20,7 +21,7 @@ use crate::message::State;
 use crate::planted::{Bug, is_planted};
 use crate::role::Role;
 use crate::session::SessionState;
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, request};
+use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, outside, request};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -41,8 +42,10 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
                 lifecycle::publish_life(&mut step, agent, Life::Waiting, &reason);
                 live.touch(&agent.id);
             }
-            Life::Down | Life::Waiting => {}
+            Life::Down => outside::tell_watchers(durable, &mut step, now, agent),
+            Life::Waiting => {}
             Life::Up => {
+                outside::tell_watchers(durable, &mut step, now, agent);
                 hand_over(durable, live, &mut step, now, agent);
                 let_go(live, &mut step, now, agent);
             }
@@ -59,7 +62,7 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
     if freed || touched.iter().any(some_wait) {
         fill_places(durable, live, &mut step, now);
     }
-    answer_waiters(durable, live, &mut step);
+    answer_waiters(durable, live, &mut step, now);
     end_daemon(durable, live, &mut step);
     step
 }
@@ -169,7 +172,7 @@ fn token_for(now: &Moment, agent: &Agent, incarnation: u32) -> String {
 }
 
 /// Answers the calls whose time has come.
-fn answer_waiters(durable: &Durable, live: &mut Live, step: &mut Step) {
+fn answer_waiters(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
     let waiters = core::mem::take(&mut live.waiters);
     for Waiting { peer, call, waiter } in waiters {
         if let Waiter::Gone { agents, then_remove: Some(id), .. } = &waiter {
@@ -181,7 +184,7 @@ fn answer_waiters(durable: &Durable, live: &mut Live, step: &mut Step) {
                 continue;
             }
             if all_gone(live, agents) {
-                request::sessions::remove_now(durable, step, id, peer, call);
+                request::sessions::remove_now(durable, step, now, id, (peer, call));
                 continue;
             }
         }
@@ -205,6 +208,7 @@ fn outcome_of(durable: &Durable, live: &Live, waiter: &Waiter) -> Option<Result<
                 Some(Ok(Answer::Ran { agent: id.clone(), outcome }))
             }
         },
+        Waiter::Handed(id) => request::outside::told(durable, *id),
         Waiter::Answered(id) => match durable.permissions.get(id) {
             None => Some(Err(Denial::AskerStopped)),
             Some(it) => {

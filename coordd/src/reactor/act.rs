@@ -107,6 +107,12 @@ impl<S: Store> Reactor<S> {
                     }));
                 }
             }
+            Effect::HandOut { outgoing } => self.jobs.push(Job::HandOut { outgoing }),
+            Effect::ListPeers { peer, call } => {
+                let sessions = self.core.durable.sessions.values();
+                let peers = sessions.map(|it| translate::view::peer(&self.core, it)).collect();
+                self.reply(peer, call, Outcome::Ok(Box::new(R::Peers { peers })));
+            }
             Effect::Subscribe { session, after, peer, call } => {
                 if let Some(handle) = self.peers.get(&peer).cloned() {
                     self.hub.subscribe(peer, handle, session.map(|it| it.to_string()), after, call);
@@ -139,7 +145,8 @@ impl<S: Store> Reactor<S> {
                     self.hub.publish(&session.to_string(), event);
                 }
             }
-            Effect::Exit => {}
+            // Nothing is heard from outside yet.
+            Effect::Heard { .. } | Effect::Exit => {}
         }
     }
 

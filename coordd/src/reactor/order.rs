@@ -32,6 +32,7 @@ fn rank(arrival: &Arrival) -> (Option<PeerId>, u8) {
         Arrival::Input(Input::Request { peer, .. }) | Arrival::Refused { peer, .. } => {
             (Some(*peer), 2)
         }
+        Arrival::Input(Input::Outside { .. }) => (None, 2),
         Arrival::Input(_) | Arrival::Alive(_) | Arrival::Degraded(_) | Arrival::TeamWritten(_) => {
             (None, 0)
         }
@@ -71,6 +72,8 @@ pub(super) fn name(input: &Input) -> &'static str {
         Input::TeamEdited { .. } => "team_edited",
         Input::TaskEdited { .. } => "task_edited",
         Input::TeamRemoved { .. } => "team_removed",
+        Input::Outside { .. } => "outside",
+        Input::Handed { .. } => "handed",
         Input::Terminate { .. } => "terminate",
         Input::Tick => "tick",
     }

@@ -3,11 +3,11 @@
 use super::{status, usage, view};
 use coordd_core::agent::{LastRun, Outcome};
 use coordd_core::id::{AgentId, MessageId};
-use coordd_core::message::{Kind, Message, Sender};
+use coordd_core::message::{Kind, Message, Outside, Sender};
 use coordd_core::{Core, lifecycle};
 use proto::agent::Order;
 use proto::entry::Origin;
-use proto::notification::{Notification, render, render_agent_message};
+use proto::notification::{Notification, render, render_agent_message, render_outside_message};
 
 /// The order that hands a message over, or nothing if it is gone.
 pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {
@@ -31,6 +31,8 @@ fn read_as(core: &Core, message: &Message) -> (Origin, String) {
             Sender::Agent(_) | Sender::System => {
                 (Origin::Agent { name: view::sender(core, &message.from) }, message.text.clone())
             }
+            // Nobody outside may give a task.
+            Sender::Outside(from) => outside(from, &message.text),
         },
         Kind::ShutdownRequest { .. } => {
             (Origin::Agent { name: view::sender(core, &message.from) }, message.text.clone())
@@ -53,12 +55,20 @@ fn from_agent(core: &Core, message: &Message, text: &str) -> (Origin, String) {
     match &message.from {
         Sender::User => (Origin::User {}, text.to_owned()),
         Sender::System => (Origin::System {}, text.to_owned()),
+        Sender::Outside(from) => outside(from, text),
         Sender::Agent(_) => {
             let name = view::sender(core, &message.from);
             let framed = render_agent_message(&name, &message.summary, text);
             (Origin::Agent { name }, framed)
         }
     }
+}
+
+/// Words from outside carry where they come from, and no authority.
+fn outside(from: &Outside, text: &str) -> (Origin, String) {
+    let name = view::outside_name(from);
+    let framed = render_outside_message(&name, &from.address, from.verified, text);
+    (Origin::Outside { name, address: from.address.clone(), verified: from.verified }, framed)
 }
 
 fn notification(

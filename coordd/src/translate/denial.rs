@@ -75,6 +75,13 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::Invalid, "requests and their answers go to one named teammate only")
                 .hint("send one to each, or send text")
         }
+        Denial::NoBridge { given, known } => say(
+            Code::NotFound,
+            format!("no session here is `{given}`, and no bridge is configured"),
+        )
+        .hint(format!("sessions: {}", list(known))),
+        Denial::NotTaken { why } => say(Code::State, format!("the message was not taken: {why}"))
+            .hint("its user can change that with `coordctl inbound`"),
         Denial::NoOpenRequest { given } => {
             say(Code::State, format!("there is no open request `{given}` for you to answer"))
         }

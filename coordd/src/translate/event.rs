@@ -5,7 +5,8 @@ use coordd_core::Core;
 use coordd_core::agent::Life;
 use coordd_core::denial::Denial;
 use coordd_core::effect::Event as It;
-use coordd_core::id::SessionId;
+use coordd_core::id::{MessageId, SessionId};
+use coordd_core::message::State;
 use proto::event::Event;
 use proto::json::Json;
 use proto::view::AgentState;
@@ -47,16 +48,7 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
                 thin: of.last.as_ref()?.thin,
             }
         }
-        It::MessageChanged { message, state } => {
-            let of = durable.messages.get(message)?;
-            Event::MessageChanged {
-                id: message.to_string(),
-                from: view::sender(core, &of.from),
-                to: durable.agents.get(&of.to)?.name.to_string(),
-                state: view::message_state(*state),
-                reason: of.reason.clone(),
-            }
-        }
+        It::MessageChanged { message, state } => message_changed(core, *message, *state)?,
         It::PermissionAsked(id) => Event::PermissionAsked {
             permission: view::permission(core, durable.permissions.get(id)?),
         },
@@ -80,6 +72,24 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
             Event::Warning { text: edit_refused(team.as_str(), *task, why, is_known) }
         }
         It::Warning(text) => Event::Warning { text: text.clone() },
+    })
+}
+
+/// Of a message in a mailbox, or of one to the outside.
+fn message_changed(core: &Core, id: MessageId, state: State) -> Option<Event> {
+    let durable = &core.durable;
+    let (from, to, reason) = if let Some(of) = durable.outbox.get(id) {
+        (&of.from, format!("uds:{}", of.to), &of.reason)
+    } else {
+        let of = durable.messages.get(&id)?;
+        (&of.from, durable.agents.get(&of.to)?.name.to_string(), &of.reason)
+    };
+    Some(Event::MessageChanged {
+        id: id.to_string(),
+        from: view::sender(core, from),
+        to,
+        state: view::message_state(state),
+        reason: reason.clone(),
     })
 }
 

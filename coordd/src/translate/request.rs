@@ -4,6 +4,7 @@ use coordd_core::agent::Runtime;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
 use coordd_core::request::{Body, NewAgent, NewSession, Request, To};
+use coordd_core::session::Inbound;
 use coordd_core::task::TaskStatus;
 use proto::address::Address;
 use proto::error::{ErrorBody, ErrorCode};
@@ -32,8 +33,17 @@ pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, E
         Wire::SessionRemove { session, force } => Request::SessionRemove { session, force },
         Wire::Prompt { session, agent, text } => Request::Prompt { session, agent, text },
         Wire::Interrupt { session } => Request::Interrupt { session },
-        Wire::Send { session, to, body, summary } => {
-            Request::Send { session, to: address(&to)?, body: self::body(body), summary }
+        Wire::Send { session, to, body, summary, notify_when_idle } => {
+            let (to, body) = (address(&to)?, self::body(body));
+            Request::Send { session, to, body, summary, notify_when_idle }
+        }
+        Wire::PeerList {} => Request::PeerList,
+        Wire::InboundList { session } => Request::InboundList { session },
+        Wire::InboundAnswer { message, accept, reason } => {
+            Request::InboundAnswer { message, accept, reason }
+        }
+        Wire::InboundSet { session, cross_session_inbound } => {
+            Request::InboundSet { session, inbound: inbound(&cross_session_inbound)? }
         }
         Wire::Receipt { message } => Request::Receipt { message },
         Wire::AgentSpawn { agent } => Request::AgentSpawn(NewAgent {
@@ -116,6 +126,8 @@ fn new_session(
         worker_run_ms: u64::from(wire.run_s) * 1_000,
         workers: wire.workers,
         prompt: wire.prompt,
+        bypasses: wire.permissions.mode == "bypassPermissions",
+        inbound: inbound(&wire.cross_session_inbound)?,
     })
 }
 
@@ -126,6 +138,10 @@ fn runtime(wire: proto::agent::Runtime) -> Runtime {
     }
 }
 
+fn inbound(word: &str) -> Result<Option<Inbound>, ErrorBody> {
+    coordd_core::request::outside::inbound(word).map_err(|denial| super::error_body(&denial))
+}
+
 fn address(to: &str) -> Result<To, ErrorBody> {
     let parsed: Address = to.parse().map_err(|error: proto::address::AddressError| {
         ErrorBody::new(ErrorCode::Invalid, error.to_string())
@@ -133,8 +149,8 @@ fn address(to: &str) -> Result<To, ErrorBody> {
     Ok(match parsed {
         Address::Name(name) => To::Name(name),
         Address::Everyone => To::Everyone,
-        Address::Uds(_) => To::Uds,
-        Address::Bridge(_) => To::Bridge,
+        Address::Uds(path) => To::Uds(path.to_string_lossy().into_owned()),
+        Address::Bridge(id) => To::Bridge(id),
     })
 }
 

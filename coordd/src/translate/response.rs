@@ -58,6 +58,10 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
         Answer::Receipt(id) => {
             Response::Receipt { receipt: receipt(core, id).ok_or_else(|| gone("message", &id))? }
         }
+        Answer::Inbound(ids) => {
+            let found = ids.iter().filter_map(|id| durable.messages.get(id));
+            Response::Inbound { messages: found.filter_map(|it| view::held(core, it)).collect() }
+        }
         Answer::Spawned { agent: id, waits_for, note } => {
             let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
             let state =
@@ -123,6 +127,19 @@ pub(crate) fn send_result(row: SendRow) -> SendResult {
 }
 
 fn receipt(core: &Core, id: coordd_core::id::MessageId) -> Option<Receipt> {
+    if let Some(it) = core.durable.outbox.get(id) {
+        return Some(Receipt {
+            id: id.to_string(),
+            from: view::sender(core, &it.from),
+            to: format!("uds:{}", it.to),
+            state: view::message_state(it.state),
+            accepted_ms: it.accepted_ms,
+            delivered_ms: it.delivered_ms,
+            ended_ms: it.ended_ms,
+            ahead: 0,
+            reason: it.reason.clone(),
+        });
+    }
     let it = core.durable.messages.get(&id)?;
     let to = core.durable.agents.get(&it.to)?;
     let ahead = to.mailbox.iter().position(|waiting| *waiting == id).unwrap_or_default();

@@ -5,19 +5,21 @@ use coordd_core::agent::{Agent, Life, Runtime};
 use coordd_core::mode::Mode;
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
-use coordd_core::session::{Session, SessionState};
+use coordd_core::session::{Inbound, Session, SessionState};
 use coordd_core::task::{Task, TaskStatus};
 use coordd_core::team::Team;
 use coordd_core::{Core, message};
 use proto::agent as wire;
 use proto::json::Json;
 use proto::view::{
-    self, AgentState, AgentView, DaemonView, LastRun, MemberView, PermissionView, SessionView,
-    TaskView, TeamView,
+    self, AgentState, AgentView, DaemonView, HeldView, LastRun, MemberView, PeerKind, PeerView,
+    PermissionView, SessionView, TaskView, TeamView,
 };
 
 /// How much of a task's description a list shows.
 const DESCRIPTION_CHARS_MAX: usize = 200;
+/// How much of a message that waits for the user a view shows.
+const HELD_CHARS_MAX: usize = 2_000;
 /// How much of a result a view shows.
 const RESULT_CHARS_MAX: usize = 1_000;
 
@@ -97,7 +99,45 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
         questions: u32::try_from(open).unwrap_or(u32::MAX),
         usage: usage(&used),
         output: it.output.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Json),
+        cross_session_inbound: inbound(it.inbound).to_owned(),
+        held: u32::try_from(held_in(core, it)).unwrap_or(u32::MAX),
     }
+}
+
+fn held_in(core: &Core, it: &Session) -> usize {
+    let is_held = |m: &&message::Message| m.state == message::State::Held && m.session == it.id;
+    core.durable.messages.values().filter(is_held).count()
+}
+
+fn inbound(it: Option<Inbound>) -> &'static str {
+    match it {
+        None => "auto",
+        Some(Inbound::Accept) => "accept",
+        Some(Inbound::Hold) => "hold",
+        Some(Inbound::Refuse) => "refuse",
+    }
+}
+
+/// A session of ours, as one that can be written to.
+pub(crate) fn peer(core: &Core, it: &Session) -> PeerView {
+    PeerView {
+        id: it.id.to_string(),
+        name: it.name.to_string(),
+        kind: PeerKind::Session,
+        address: format!("bridge:{}", it.id),
+        state: state_word(core, it).to_owned(),
+        cwd: it.cwd.clone(),
+        heard_ms: 0,
+    }
+}
+
+/// What a session is at, in the words that other programs use.
+pub(crate) fn state_word(core: &Core, it: &Session) -> &'static str {
+    if it.state == SessionState::Stopped {
+        return "stopped";
+    }
+    let busy = |lead: &Agent| lead.run_is_open() || !lead.mailbox.is_empty();
+    if core.durable.lead_of(&it.id).is_some_and(busy) { "busy" } else { "idle" }
 }
 
 /// What an agent is at, in one word.
@@ -243,8 +283,31 @@ pub(crate) fn message_state(it: message::State) -> proto::message::MessageState 
         message::State::Accepted => proto::message::MessageState::Accepted,
         message::State::Delivered => proto::message::MessageState::Delivered,
         message::State::Consumed => proto::message::MessageState::Consumed,
+        message::State::Held => proto::message::MessageState::Held,
         message::State::Bounced => proto::message::MessageState::Bounced,
+        message::State::Expired => proto::message::MessageState::Expired,
     }
+}
+
+/// The name of somebody outside, as it gives it; else its address.
+pub(crate) fn outside_name(from: &message::Outside) -> String {
+    let name = if from.name.is_empty() { &from.address } else { &from.name };
+    if name.is_empty() { "unknown".to_owned() } else { name.clone() }
+}
+
+/// A message from outside that waits for the user.
+pub(crate) fn held(core: &Core, it: &message::Message) -> Option<HeldView> {
+    let message::Sender::Outside(from) = &it.from else { return None };
+    Some(HeldView {
+        id: it.id.to_string(),
+        session: core.durable.sessions.get(&it.session)?.name.to_string(),
+        from: outside_name(from),
+        address: from.address.clone(),
+        verified: from.verified,
+        at_ms: it.accepted_ms,
+        text: it.text.chars().take(HELD_CHARS_MAX).collect(),
+        characters: it.text.chars().count() as u64,
+    })
 }
 
 /// The name of a message's sender.
@@ -252,6 +315,7 @@ pub(crate) fn sender(core: &Core, from: &message::Sender) -> String {
     match from {
         message::Sender::User => "user".to_owned(),
         message::Sender::System => "coordd".to_owned(),
+        message::Sender::Outside(from) => outside_name(from),
         message::Sender::Agent(id) => core
             .durable
             .agents

@@ -5,12 +5,13 @@
 
 use proto::agent::{Mode, Role};
 use proto::entry::Origin;
-use proto::notification::{RunStatus, render, render_agent_message};
+use proto::notification::{RunStatus, render, render_agent_message, render_outside_message};
 
 use crate::link::Delivered;
 
 const MIDTURN_USER: &str = include_str!("../prompts/messages/midturn-user.md");
 const MIDTURN_AGENT: &str = include_str!("../prompts/messages/midturn-agent.md");
+const OUTSIDE: &str = include_str!("../prompts/messages/outside.md");
 const RESUMED: &str = include_str!("../prompts/messages/resumed.md");
 const SHUTDOWN_REQUEST: &str = include_str!("../prompts/messages/shutdown-request.md");
 const OUT_OF_TURNS: &str = include_str!("../prompts/messages/out-of-turns.md");
@@ -90,6 +91,9 @@ pub(crate) fn frame(mail: &Delivered, moment: &Moment, reader: Reader) -> Framed
         (Origin::Agent { name }, Moment::Idle | Moment::Midway) => {
             agent_message(mail, name, reader)
         }
+        (Origin::Outside { name, address, verified }, Moment::Idle | Moment::Midway) => {
+            outside_message(mail, &Outside { name, address, verified: *verified })
+        }
         (origin, Moment::Resumed(status)) => resumed(mail, origin, status, reader),
     }
 }
@@ -111,6 +115,9 @@ fn resumed(mail: &Delivered, origin: &Origin, status: &str, reader: Reader) -> F
             Framed { before: None, text: plain_body(name, &mail.text) }
         }
         Origin::Agent { name } => agent_message(mail, name, reader),
+        Origin::Outside { name, address, verified } => {
+            outside_message(mail, &Outside { name, address, verified: *verified })
+        }
         Origin::User {} | Origin::System {} | Origin::Notification { .. } => {
             Framed { before: None, text: mail.text.clone() }
         }
@@ -145,7 +152,10 @@ fn shutdown_request(mail: &Delivered, reader: Reader) -> Framed {
     };
     let name = match &mail.origin {
         Origin::Agent { name } => name.as_str(),
-        Origin::User {} | Origin::System {} | Origin::Notification { .. } => "",
+        Origin::User {}
+        | Origin::System {}
+        | Origin::Notification { .. }
+        | Origin::Outside { .. } => "",
     };
     let reason = escaped_body(name, mail.text.trim());
     let reason = if reason.is_empty() { "none given" } else { &reason };
@@ -168,7 +178,34 @@ fn sender(origin: &Origin, reader: Reader) -> String {
             Mode::Normal | Mode::Fork => "the lead".to_owned(),
         },
         Origin::Agent { name } => format!("the agent {}", escaped(name)),
+        Origin::Outside { name, .. } => format!("{}, outside of this session", escaped(name)),
     }
+}
+
+/// Who speaks from outside, as the daemon says.
+struct Outside<'a> {
+    name: &'a str,
+    address: &'a str,
+    verified: bool,
+}
+
+/// Where the daemon has put the words into their element already, that element; else one made here.
+fn outside_message(mail: &Delivered, from: &Outside<'_>) -> Framed {
+    let render = |text: &str| render_outside_message(from.name, from.address, from.verified, text);
+    let empty = render("");
+    let ends = empty.split_once(">\n").map(|(start, end)| (format!("{start}>\n"), end));
+    let is_rendered = ends.is_some_and(|(start, end)| {
+        let inner = mail.text.strip_prefix(&start).and_then(|it| it.strip_suffix(end));
+        inner.is_some_and(|it| !it.contains(['<', '>']))
+    });
+    let text = if is_rendered { mail.text.clone() } else { render(&mail.text) };
+    let answer = match from.address {
+        "" => "It gave no address, so it cannot be answered.".to_owned(),
+        address => format!("To answer, use SendMessage with `to` set to {}.", escaped(address)),
+    };
+    let values = [("from", escaped(from.name)), ("answer", answer), ("text", text)];
+    let values: Vec<_> = values.iter().map(|(name, it)| (*name, it.as_str())).collect();
+    framed(OUTSIDE, TEXT_BEGINS, &values)
 }
 
 /// Text that fits into an element, made by the XML library.

@@ -30,6 +30,7 @@ const OUTPUT_LEN_MAX: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Agent,
+    ListPeers,
     SendMessage,
     StructuredOutput,
     TaskStop,
@@ -65,8 +66,9 @@ pub(crate) enum BadInput {
 
 impl Verb {
     /// Sorted by name.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Agent,
+        Self::ListPeers,
         Self::SendMessage,
         Self::StructuredOutput,
         Self::TaskStop,
@@ -78,7 +80,7 @@ impl Verb {
     pub(crate) fn of_role(role: Role) -> &'static [Self] {
         match role {
             Role::Coordinator => &Self::ALL,
-            Role::Lead => &[Self::Agent, Self::SendMessage, Self::TaskStop],
+            Role::Lead => &[Self::Agent, Self::ListPeers, Self::SendMessage, Self::TaskStop],
             Role::Worker => &[],
         }
     }
@@ -90,6 +92,7 @@ impl Verb {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Agent => "Agent",
+            Self::ListPeers => "ListPeers",
             Self::SendMessage => "SendMessage",
             Self::StructuredOutput => "StructuredOutput",
             Self::TaskStop => "TaskStop",
@@ -116,10 +119,11 @@ impl Verb {
         self.check(input, audience)?;
         match self {
             Self::Agent => self.agent(input, audience),
+            Self::ListPeers => Ok(Request::PeerList {}),
             Self::SendMessage => {
-                let SendInput { to, message, summary } = self.parse(input)?;
+                let SendInput { to, message, summary, notify_when_idle } = self.parse(input)?;
                 let body = self.body(message)?;
-                Ok(Request::Send { session: String::new(), to, body, summary })
+                Ok(Request::Send { session: String::new(), to, body, summary, notify_when_idle })
             }
             Self::StructuredOutput => {
                 let len = input.to_string().len();
@@ -144,8 +148,12 @@ impl Verb {
     fn check(self, input: &Value, audience: Audience<'_>) -> Result<(), BadInput> {
         let later = match self {
             Self::Agent => &["isolation", "files", "access", "runtime", "host"][..],
-            Self::SendMessage => &["notify_when_idle"],
-            Self::StructuredOutput | Self::TaskStop | Self::TeamCreate | Self::TeamDelete => &[],
+            Self::ListPeers
+            | Self::SendMessage
+            | Self::StructuredOutput
+            | Self::TaskStop
+            | Self::TeamCreate
+            | Self::TeamDelete => &[],
         };
         if let Some(field) = later.iter().find(|it| input.get(**it).is_some_and(|it| !it.is_null()))
         {
@@ -230,6 +238,8 @@ struct SendInput {
     message: Value,
     #[serde(default)]
     summary: String,
+    #[serde(default)]
+    notify_when_idle: bool,
 }
 
 #[derive(Deserialize)]

@@ -50,6 +50,7 @@ fn main() {
                     to: "lead".into(),
                     body,
                     summary: String::new(),
+                    notify_when_idle: false,
                 };
                 (request, Some(format!("{name}-{receiver}-{number}")))
             })

@@ -19,6 +19,10 @@ pub enum Kind {
     Interrupt,
     Send,
     Receipt,
+    PeerList,
+    InboundList,
+    InboundAnswer,
+    InboundSet,
     AgentSpawn,
     AgentStop,
     AgentShow,
@@ -46,7 +50,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind there is.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 40] = [
         Self::Ping,
         Self::DaemonStatus,
         Self::DaemonStop,
@@ -60,6 +64,10 @@ impl Kind {
         Self::Interrupt,
         Self::Send,
         Self::Receipt,
+        Self::PeerList,
+        Self::InboundList,
+        Self::InboundAnswer,
+        Self::InboundSet,
         Self::AgentSpawn,
         Self::AgentStop,
         Self::AgentShow,
@@ -101,6 +109,10 @@ impl Kind {
             Self::Interrupt => "interrupt",
             Self::Send => "send",
             Self::Receipt => "receipt",
+            Self::PeerList => "peer_list",
+            Self::InboundList => "inbound_list",
+            Self::InboundAnswer => "inbound_answer",
+            Self::InboundSet => "inbound_set",
             Self::AgentSpawn => "agent_spawn",
             Self::AgentStop => "agent_stop",
             Self::AgentShow => "agent_show",
@@ -145,6 +157,10 @@ impl Request {
             Self::Interrupt { .. } => Kind::Interrupt,
             Self::Send { .. } => Kind::Send,
             Self::Receipt { .. } => Kind::Receipt,
+            Self::PeerList => Kind::PeerList,
+            Self::InboundList { .. } => Kind::InboundList,
+            Self::InboundAnswer { .. } => Kind::InboundAnswer,
+            Self::InboundSet { .. } => Kind::InboundSet,
             Self::AgentSpawn(_) => Kind::AgentSpawn,
             Self::AgentStop { .. } => Kind::AgentStop,
             Self::AgentShow { .. } => Kind::AgentShow,

@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod control;
 mod kind;
+pub mod outside;
 pub mod permissions;
 pub mod reports;
 pub mod sending;
@@ -16,6 +17,7 @@ use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId};
 use crate::live::{Caller, Waiter};
 use crate::permission::Question;
+use crate::session::Inbound;
 use crate::task::TaskStatus;
 use crate::{Durable, Effect, Live, Moment, Step};
 use alloc::string::String;
@@ -61,6 +63,20 @@ pub enum Request {
         to: To,
         body: Body,
         summary: String,
+        notify_when_idle: bool,
+    },
+    PeerList,
+    InboundList {
+        session: String,
+    },
+    InboundAnswer {
+        message: String,
+        accept: bool,
+        reason: String,
+    },
+    InboundSet {
+        session: String,
+        inbound: Option<Inbound>,
     },
     Receipt {
         message: String,
@@ -174,6 +190,8 @@ pub struct NewSession {
     pub worker_run_ms: u64,
     pub workers: u32,
     pub prompt: String,
+    pub bypasses: bool,
+    pub inbound: Option<Inbound>,
 }
 
 /// How a worker is started.
@@ -200,10 +218,10 @@ pub enum To {
     Name(String),
     /// Everyone in the session but the sender.
     Everyone,
-    /// Another process.
-    Uds,
-    /// Another session or machine.
-    Bridge,
+    /// Another process, by its socket's absolute path.
+    Uds(String),
+    /// Another session or machine, by its id.
+    Bridge(String),
 }
 
 /// What is said.
@@ -221,6 +239,9 @@ impl Request {
     pub(crate) fn may_wait(&self) -> bool {
         if let Self::AgentSpawn(new) = self {
             return new.wait;
+        }
+        if let Self::Send { to, .. } = self {
+            return matches!(to, To::Uds(_));
         }
         let kinds = [Kind::SessionStop, Kind::SessionRemove, Kind::AgentStop, Kind::PermissionAsk];
         kinds.contains(&self.kind())
@@ -260,6 +281,10 @@ impl Call<'_> {
 }
 
 /// Answers a call whose caller is known to be allowed to make it.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one short arm for each request, and none may be forgotten"
+)]
 pub(crate) fn answer(
     call: &Call<'_>,
     live: &mut Live,
@@ -286,9 +311,21 @@ pub(crate) fn answer(
             sending::prompt(call, live, step, &session, agent.as_deref(), text)
         }
         Request::Interrupt { session } => control::interrupt(call, live, step, &session),
-        Request::Send { session, to, body, summary } => {
+        Request::Send { session, to: To::Uds(path), body, summary, notify_when_idle } => {
+            outside::send(call, step, &session, &path, &body, (&summary, notify_when_idle))
+        }
+        Request::Send { to: To::Bridge(id), body, summary, .. } => {
+            outside::send_over(call, live, step, &id, &body, &summary)
+        }
+        Request::Send { session, to, body, summary, .. } => {
             sending::send(call, live, step, &session, &to, &body, &summary)
         }
+        Request::PeerList => Ok(outside::peers(call, step)),
+        Request::InboundList { session } => outside::list(call, &session),
+        Request::InboundAnswer { message, accept, reason } => {
+            outside::answer(call, live, step, &message, accept, &reason)
+        }
+        Request::InboundSet { session, inbound } => outside::set(call, step, &session, inbound),
         Request::Receipt { message } => sending::receipt(call, &message),
         Request::AgentSpawn(new) => agents::spawn(call, live, step, new),
         Request::AgentStop { agent } => agents::stop(call, live, step, &agent),

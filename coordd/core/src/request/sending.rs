@@ -33,7 +33,7 @@ pub(super) fn first_prompt(
     Ok(())
 }
 
-fn sender(call: &Call<'_>) -> Sender {
+pub(super) fn sender(call: &Call<'_>) -> Sender {
     match &call.caller {
         Caller::User => Sender::User,
         Caller::Agent(id) => Sender::Agent(id.clone()),
@@ -74,12 +74,6 @@ pub(super) fn send(
     body: &Body,
     summary: &str,
 ) -> Verdict {
-    // First: such an address needs no session of ours.
-    match to {
-        To::Uds => return Err(Denial::NotThereYet { what: "sending to `uds:` addresses" }),
-        To::Bridge => return Err(Denial::NotThereYet { what: "sending to `bridge:` addresses" }),
-        To::Everyone | To::Name(_) => {}
-    }
     let session = own_session(call, session)?;
     let state = call.durable.sessions.get(&session).map(|it| (it.state, it.name.to_string()));
     if let Some((SessionState::Stopped, name)) = state {
@@ -156,7 +150,7 @@ fn receivers<'a>(
                 call.durable.agents_of(session).into_iter().filter(is_there).collect();
             if found.is_empty() { Err(Denial::Nobody) } else { Ok(found) }
         }
-        To::Uds | To::Bridge => Err(Denial::Nobody),
+        To::Uds(_) | To::Bridge(_) => Err(Denial::Nobody),
     }
 }
 
@@ -195,7 +189,7 @@ fn meaning(
 }
 
 /// What the sender is told about one accepted message.
-fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> SendRow {
+pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> SendRow {
     let note = match to.life {
         Life::Down => "it is not running; the message resumes it",
         Life::Waiting => "it waits for a place; it reads the message when it starts",
@@ -208,7 +202,9 @@ fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> SendRow {
 }
 
 pub(super) fn receipt(call: &Call<'_>, given: &str) -> Verdict {
-    let found = MessageId::parse(given).filter(|id| call.durable.messages.contains_key(id));
+    let found = MessageId::parse(given).filter(|id| {
+        call.durable.messages.contains_key(id) || call.durable.outbox.get(*id).is_some()
+    });
     let days = limits::RECEIPT_KEPT_MS / (24 * 60 * 60 * 1_000);
     found.map(|id| Said::Now(Answer::Receipt(id))).ok_or_else(|| Denial::NoSuch {
         what: "message",

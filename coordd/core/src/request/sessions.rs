@@ -14,7 +14,9 @@ use crate::planted::{Bug, is_planted};
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route};
+use crate::{
+    Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, outgoing, outside, route,
+};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -68,6 +70,9 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
         workers_running_max: pick(new.workers, limits::WORKERS_RUNNING_DEFAULT)
             .min(limits::WORKERS_RUNNING_MAX),
         output: None,
+        bypasses: new.bypasses,
+        inbound: new.inbound,
+        watchers: Vec::new(),
     };
     step.record(Record::SessionPut { session: Box::new(session) });
     step.record(Record::AgentPut { agent: Box::new(lead.clone()) });
@@ -240,7 +245,7 @@ pub(super) fn remove(
     }
     let waited_for = stop_all(call.durable, live, step, call.now, session, "the user");
     if waited_for.is_empty() {
-        remove_now(call.durable, step, &session.id, call.peer, call.id);
+        remove_now(call.durable, step, call.now, &session.id, (call.peer, call.id));
         return Ok(Said::ByShell);
     }
     Ok(Said::Later(wait_for(&waited_for, 0, Some(session.id.clone()))))
@@ -250,15 +255,20 @@ pub(super) fn remove(
 pub(crate) fn remove_now(
     durable: &Durable,
     step: &mut Step,
+    now: &Moment,
     id: &SessionId,
-    peer: PeerId,
-    call: u64,
+    (peer, call): (PeerId, u64),
 ) {
     let Some(session) = durable.sessions.get(id) else {
         let given = id.to_string();
         step.effect(super::reply(peer, call, Err(Denial::NoSuch { what: "session", given })));
         return;
     };
+    let unread = durable.messages.values().filter(|it| it.session == *id && !it.state.is_final());
+    for message in unread {
+        let reason = "the session was removed";
+        outside::give_back(durable, step, now, message, outgoing::Verdict::Refused, reason);
+    }
     if !is_planted(Bug::C13) {
         step.record(Record::SessionRemoved { session: id.clone() });
     }

@@ -344,6 +344,7 @@ impl Process {
                 to: if random.one_in(3) { To::Everyone } else { To::Name(name) },
                 body: Body::Text { text: format!("words {number}") },
                 summary: String::new(),
+                notify_when_idle: false,
             },
             9 => Request::AgentStop { agent: name },
             10 => Request::TeamCreate {

@@ -1,6 +1,6 @@
 //! The core in a made-up world: its invariants and promises over many seeds (rel-99).
 //!
-//! `world.rs` has the disk, the shell and the connections, `agent.rs` a scripted process, `workload.rs` wishes and faults,
+//! `world.rs` has the disk, the shell and the connections, `agent.rs` a scripted process, `workload.rs` wishes and faults, `outside.rs` other programs,
 //! `oracle.rs` what must be true; `planted.rs` plants bugs for it to find. A run ends with a time without faults, after
 //! which nothing may be left undone.
 //!
@@ -68,6 +68,7 @@
 
 mod agent;
 mod oracle;
+mod outside;
 mod planted;
 mod random;
 mod workload;

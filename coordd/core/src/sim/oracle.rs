@@ -19,6 +19,8 @@ use alloc::vec::Vec;
 pub(super) struct Oracle {
     /// Every message that is on disk, with its session and its receiver.
     accepted: BTreeMap<MessageId, (SessionId, AgentId)>,
+    /// What came from outside, by sender and its own id.
+    heard: BTreeSet<(String, String)>,
     /// How messages ended.
     finals: BTreeMap<MessageId, State>,
     /// Messages that are said not to have reached a process.
@@ -84,6 +86,11 @@ impl Oracle {
         };
         match record {
             Record::MessagePut { message } => self.accept(message),
+            Record::MessageLetIn { message, new } => {
+                let place = self.accepted.remove(message).expect("held");
+                self.accepted.insert(*new, place);
+            }
+            Record::MessageExpired { message, .. } => self.finish(*message, State::Expired),
             Record::MessagesConsumed { agent, messages, .. } => {
                 for id in messages {
                     assert!(
@@ -122,6 +129,10 @@ impl Oracle {
     }
 
     fn forget(&mut self, before: &Durable, before_ms: u64, true_ms: u64) {
+        self.heard.retain(|name| {
+            let message = before.heard.get(name).and_then(|id| before.messages.get(id));
+            message.is_some_and(|it| it.ended_ms.is_none_or(|at| at >= before_ms))
+        });
         self.keys.retain(|(caller, key), (_, put_ms, at_ms)| {
             let agent = before.agents.get(&AgentId(caller.clone()));
             let kept = *at_ms >= before_ms || agent.is_some_and(Agent::run_is_open);
@@ -134,6 +145,12 @@ impl Oracle {
     fn accept(&mut self, message: &Message) {
         let place = (message.session.clone(), message.to.clone());
         assert!(self.accepted.insert(message.id, place).is_none(), "{} again", message.id);
+        if let Sender::Outside(from) = &message.from
+            && !from.message.is_empty()
+        {
+            let is_new = self.heard.insert((from.address.clone(), from.message.clone()));
+            assert!(is_new, "rel-18: {} is heard twice", from.message);
+        }
         if let Kind::Notification { agent, run, .. } = &message.kind {
             let before = self.notified.insert((agent.clone(), *run), message.id);
             assert_eq!(before, None, "N-4: a second notification of run {run}");
@@ -166,6 +183,7 @@ impl Oracle {
     pub(super) fn at_rest(world: &World, all_spoken_to: bool) {
         let (oracle, durable) = (&world.oracle, &world.core.durable);
         assert_eq!(world.core.live.waiters, [], "a call waits for ever");
+        world.outside_rests();
         for agent in durable.agents.values() {
             if durable.sessions[&agent.session].state == SessionState::Live {
                 rests(agent, durable, all_spoken_to);
@@ -185,6 +203,7 @@ impl Oracle {
                     assert!(world.folders[to].has(*id), "M-3: {id} is not in the conversation");
                 }
                 Some(_) => {}
+                None if durable.messages[id].state == State::Held => {}
                 None => {
                     let is_kept =
                         durable.agents[to].parked || session.state == SessionState::Stopped;

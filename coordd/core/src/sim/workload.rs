@@ -119,6 +119,9 @@ impl World {
 
     /// Somebody wants something.
     pub(super) fn wish_something(&mut self) {
+        if self.stir() {
+            return;
+        }
         let at = self.random.below(self.users.len());
         let few = self.core.durable.sessions.len() < 2;
         let request = match self.random.below(32) {
@@ -137,6 +140,7 @@ impl World {
                     Body::Text { text: "by the way".into() }
                 },
                 summary: String::new(),
+                notify_when_idle: false,
             },
             13..=15 => {
                 let (session, name) = (self.session(), self.name());
@@ -230,7 +234,10 @@ impl World {
                     self.drop_connection(peer);
                 }
             }
-            9 => self.wall_ms = self.wall_ms.saturating_add(YEAR_MS),
+            9 => {
+                self.wall_ms = self.wall_ms.saturating_add(YEAR_MS);
+                self.crowd.clock_was_set = true;
+            }
             10 => self.wall_ms = self.wall_ms.saturating_sub(YEAR_MS),
             11..=12 => self.say_something_late(),
             _ => self.pass(limits::FORGET_EVERY_MS),

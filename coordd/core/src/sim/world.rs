@@ -8,6 +8,7 @@
 
 use super::agent::{Act, Folder, FromDaemon, Process};
 use super::oracle::Oracle;
+use super::outside::Crowd;
 use super::random::Random;
 use super::std;
 use super::workload::User;
@@ -60,6 +61,7 @@ pub(super) struct World {
     pub(super) processes: BTreeMap<(AgentId, u32), Process>,
     pub(super) folders: BTreeMap<AgentId, Folder>,
     pub(super) users: Vec<User>,
+    pub(super) crowd: Crowd,
     /// No more faults.
     pub(super) is_calm: bool,
     pub(super) has_exited: bool,
@@ -87,6 +89,7 @@ impl World {
             processes: BTreeMap::new(),
             folders: BTreeMap::new(),
             users: (0..2).map(|_| User::default()).collect(),
+            crowd: Crowd::new(seed),
             is_calm: false,
             has_exited: false,
             is_told: false,
@@ -257,6 +260,7 @@ impl World {
             }
             Effect::ReadTranscript { peer, call, .. }
             | Effect::ReadScratchpad { peer, call, .. }
+            | Effect::ListPeers { peer, call }
             | Effect::Subscribe { peer, call, .. }
             | Effect::Attach { peer, call, .. } => self.answer_by_shell(peer, call),
             Effect::OpenSession { session, create } => {
@@ -265,6 +269,8 @@ impl World {
                     self.reports.push(Input::ScratchpadReady { session, path });
                 }
             }
+            Effect::HandOut { outgoing } => self.hand_out(outgoing),
+            Effect::Heard { ticket, taken } => self.heard(ticket, taken),
             Effect::WriteTeam { .. } | Effect::Publish { .. } => {}
             Effect::Exit => self.has_exited = true,
         }

@@ -4,13 +4,14 @@
 use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Runtime, Status, Usage};
 use crate::answer::SendRow;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
-use crate::message::{Kind, Message, Sender, State};
+use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::mode::Mode;
 use crate::name::Name;
+use crate::outgoing::{self, Outgoing};
 use crate::permission::{Answer, Permission, Question};
 use crate::record::Keyed;
 use crate::role::Role;
-use crate::session::{Session, SessionState};
+use crate::session::{Inbound, Session, SessionState};
 use crate::task::{Task, TaskStatus};
 use crate::team::Team;
 use crate::{Durable, Record};
@@ -72,10 +73,17 @@ fn tag(record: &Record) -> &'static str {
         Record::TaskPut { .. } => "task_put",
         Record::Keyed { .. } => "keyed",
         Record::Forgotten { .. } => "forgotten",
+        Record::InboundSet { .. } => "inbound_set",
+        Record::WatcherPut { .. } => "watcher_put",
+        Record::WatchersTold { .. } => "watchers_told",
+        Record::MessageExpired { .. } => "message_expired",
+        Record::MessageLetIn { .. } => "message_let_in",
+        Record::OutgoingPut { .. } => "outgoing_put",
+        Record::OutgoingMoved { .. } => "outgoing_moved",
     }
 }
 
-const TAGS: usize = 30;
+const TAGS: usize = 37;
 
 #[test]
 fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
@@ -126,6 +134,16 @@ fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
         "team",
         "task",
         "refused",
+        "outside",
+        "held",
+        "expired",
+        "accept",
+        "hold",
+        "refuse",
+        "words",
+        "status",
+        "idle",
+        "outgoing",
     ] {
         assert!(JOURNAL.contains(&alloc::format!("\"{word}\"")), "no line has {word}");
     }
@@ -151,15 +169,29 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
         (7, State::Delivered),
         (8, State::Accepted),
         (9, State::Accepted),
+        (10, State::Held),
+        (11, State::Expired),
+        (13, State::Expired),
+        (14, State::Accepted),
     ];
     assert_eq!(states, want);
-    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox, [7, 8, 9].map(MessageId));
-    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox_bytes, 3 * 18);
+    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox, [7, 8, 9, 14].map(MessageId));
+    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox_bytes, 4 * 18);
     assert_eq!(durable.messages[&MessageId(7)].kind, Kind::ShutdownRequest { answered: true });
     assert_eq!(durable.permissions.len(), 1);
     assert_eq!(durable.teams.len(), 1);
-    assert_eq!(durable.keys.len(), 6);
-    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (9, 3, 11));
+    assert_eq!(durable.keys.len(), 7);
+    assert_eq!(durable.heard.len(), 4);
+    assert_eq!(durable.sessions[&session_id()].inbound, Some(Inbound::Hold));
+    assert!(durable.sessions[&session_id()].watchers.is_empty());
+    let other = &durable.sessions[&SessionId("s3".into())];
+    assert!(other.bypasses && other.inbound == Some(Inbound::Accept));
+    assert_eq!(other.watchers, [outside()]);
+    let out: Vec<_> = durable.outbox.iter().map(|it| (it.id.0, it.state)).collect();
+    assert_eq!(out[0], (20, State::Held));
+    assert_eq!(out.len(), 4, "what coordd says leaves no receipt");
+    assert_eq!(durable.outbox.open_len(), 3);
+    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (24, 3, 11));
 }
 
 #[test]
@@ -197,7 +229,85 @@ fn session() -> Session {
         worker_run_ms: 3_600_000,
         workers_running_max: 20,
         output: None,
+        bypasses: false,
+        inbound: None,
+        watchers: Vec::new(),
     }
+}
+
+fn outside() -> Outside {
+    Outside {
+        address: "uds:/run/7.sock".into(),
+        name: "alice".into(),
+        bypasses: true,
+        verified: true,
+        message: "0f3c".into(),
+    }
+}
+
+fn outgoing(id: u64, kind: outgoing::Kind) -> Record {
+    let from = if id == 20 { Sender::User } else { Sender::System };
+    Record::OutgoingPut {
+        outgoing: Box::new(Outgoing {
+            id: MessageId(id),
+            session: (id != 20).then(session_id),
+            from,
+            to: "/run/7.sock".into(),
+            wire_id: alloc::format!("wire-{id}"),
+            kind,
+            text: "some words".into(),
+            state: State::Accepted,
+            accepted_ms: 1_700_000_000_008,
+            delivered_ms: None,
+            ended_ms: None,
+            reason: String::new(),
+        }),
+    }
+}
+
+/// What came with messages from and to the outside.
+fn records_of_the_outside() -> Vec<Record> {
+    let at_ms = 1_700_000_200_000;
+    let from = |id: &str| Sender::Outside(Box::new(Outside { message: id.into(), ..outside() }));
+    let settings = Session { bypasses: true, inbound: Some(Inbound::Refuse), ..session() };
+    let id = SessionId("s3".into());
+    let other = Session { id: id.clone(), name: Name::new("other").unwrap(), ..settings };
+    let words = outgoing::Kind::Words { summary: "in short".into(), notice_id: Some("n".into()) };
+    let status = |verdict| outgoing::Kind::Status { of: "0f3c".into(), verdict };
+    let moved = |id, state| Record::OutgoingMoved {
+        outgoing: MessageId(id),
+        state,
+        reason: "so it was".into(),
+        at_ms,
+    };
+    vec![
+        Record::SessionPut { session: Box::new(other) },
+        Record::InboundSet { session: id.clone(), inbound: Some(Inbound::Accept) },
+        Record::InboundSet { session: session_id(), inbound: Some(Inbound::Hold) },
+        Record::WatcherPut { session: session_id(), watcher: Box::new(outside()) },
+        Record::WatchersTold { session: session_id() },
+        Record::WatcherPut { session: id, watcher: Box::new(outside()) },
+        message(10, "a1", from("b1"), Kind::Text, State::Held),
+        message(11, "a1", from("b2"), Kind::Text, State::Held),
+        message(12, "a1", from("b3"), Kind::Text, State::Held),
+        message(13, "a1", from("b4"), Kind::Text, State::Expired),
+        Record::MessageExpired { message: MessageId(11), reason: "a day".into(), at_ms },
+        Record::MessageLetIn { message: MessageId(12), new: MessageId(14) },
+        outgoing(20, words),
+        outgoing(21, status(outgoing::Verdict::Held)),
+        outgoing(22, status(outgoing::Verdict::Expired)),
+        outgoing(23, status(outgoing::Verdict::Refused)),
+        outgoing(24, outgoing::Kind::Idle { of: "0f3d".into(), at_ms }),
+        moved(20, State::Delivered),
+        moved(20, State::Held),
+        moved(24, State::Delivered),
+        Record::Keyed {
+            caller: "user".into(),
+            key: "k7".into(),
+            to: Keyed::Outgoing(MessageId(20)),
+            at_ms,
+        },
+    ]
 }
 
 fn agent(id: &str, role: Role, life: Life) -> Agent {
@@ -428,6 +538,9 @@ fn every_record() -> Vec<Record> {
         },
         Record::Forgotten { before_ms: 7 },
     ]
+    .into_iter()
+    .chain(records_of_the_outside())
+    .collect()
 }
 
 /// The golden lines are these records; when a field is added, add a line to the file and leave the old ones.

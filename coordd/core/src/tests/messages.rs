@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 fn send(body: Body, to: To) -> Request {
-    Request::Send { session: "s".into(), to, body, summary: String::new() }
+    Request::Send { session: "s".into(), to, body, summary: String::new(), notify_when_idle: false }
 }
 
 /// A live session whose lead works, with worker `w` in a run.
@@ -54,29 +54,35 @@ fn m2_bodies_and_addresses() {
         },
         Body::PlanApprovalResponse { request_id: "plan-1".into() },
     ];
-    let addresses = [To::Name("w".into()), To::Everyone, To::Uds, To::Bridge];
+    let addresses =
+        [To::Name("w".into()), To::Everyone, To::Uds("/x.sock".into()), To::Bridge("none".into())];
     let mut table = Vec::new();
     for body in &bodies {
         for address in &addresses {
             let (mut stage, lead, _) = lead_and_worker();
-            table.push(match stage.ask(lead, send(body.clone(), address.clone())) {
+            let call = stage.send_call(lead, None, send(body.clone(), address.clone()));
+            let Some(reply) = stage.reply(lead, call) else {
+                table.push("waits for what becomes of it".into());
+                continue;
+            };
+            table.push(match reply {
                 Ok(Answer::Sent(rows)) => format!("{} accepted", rows.len()),
                 Ok(other) => panic!("{other:?}"),
-                Err(Denial::NotThereYet { what }) => what.to_string(),
+                Err(Denial::NoBridge { given, .. }) => format!("no bridge to {given}"),
                 Err(Denial::StructuredToMany) => "one named teammate only".into(),
                 Err(Denial::NoOpenRequest { .. }) => "no open request".into(),
                 Err(other) => panic!("{other:?}"),
             });
         }
     }
-    let (uds, bridge) = ("sending to `uds:` addresses", "sending to `bridge:` addresses");
+    let (uds, bridge) = ("waits for what becomes of it", "no bridge to none");
     let many = "one named teammate only";
     #[rustfmt::skip]
     let want = [
-        "1 accepted",      "1 accepted", uds, bridge,
-        "1 accepted",      many,         uds, bridge,
-        "no open request", many,         uds, bridge,
-        "no open request", many,         uds, bridge,
+        "1 accepted",      "1 accepted", uds,  bridge,
+        "1 accepted",      many,         many, many,
+        "no open request", many,         many, many,
+        "no open request", many,         many, many,
     ];
     assert_eq!(table, want);
 }

@@ -9,6 +9,7 @@ mod agents;
 mod journal;
 mod lifecycle;
 mod messages;
+mod outside;
 mod questions;
 mod routing;
 mod sessions;
@@ -215,6 +216,7 @@ fn to(name: &str, text: &str) -> Request {
         to: To::Name(name.into()),
         body: Body::Text { text: text.into() },
         summary: String::new(),
+        notify_when_idle: false,
     }
 }
 

@@ -42,6 +42,7 @@ fn send(text: &str) -> Request {
         to: "x".to_owned(),
         body: Body::text(text),
         summary: String::new(),
+        notify_when_idle: false,
     }
 }
 

@@ -388,8 +388,15 @@ async fn c1_a_call_is_a_request_of_the_agent() {
         let client = ().serve(ours).await.unwrap();
         let tools = client.list_all_tools().await.unwrap();
         let names: Vec<_> = tools.iter().map(|it| it.name.as_ref()).collect();
-        let expected =
-            ["Agent", "SendMessage", "StructuredOutput", "TaskStop", "TeamCreate", "TeamDelete"];
+        let expected = [
+            "Agent",
+            "ListPeers",
+            "SendMessage",
+            "StructuredOutput",
+            "TaskStop",
+            "TeamCreate",
+            "TeamDelete",
+        ];
         assert_eq!(names, expected);
         let input = json!({ "task_id": "look" }).as_object().unwrap().clone();
         let call = client.call_tool(CallToolRequestParams::new("TaskStop").with_arguments(input));

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use proto::agent::RunOutcome;
 use proto::message::SendResult;
-use proto::notification::RunStatus;
+use proto::notification::{RunStatus, visible};
 use proto::response::Response;
+use proto::view::{PeerKind, PeerView};
 
 use super::Verb;
 use crate::link::{CallError, denial_text};
@@ -26,6 +27,9 @@ pub(crate) fn output(verb: Verb, answer: Result<Response, CallError>) -> ToolOut
     }
     if let Response::Sent { results } = &response {
         return sent(results);
+    }
+    if let Response::Peers { peers } = &response {
+        return ToolOutput::ok(self::peers(peers));
     }
     if let Response::Stopped { agents, bounced } = &response {
         return ToolOutput::ok(stopped(agents, *bounced));
@@ -111,6 +115,25 @@ fn sent(results: &[SendResult]) -> ToolOutput {
         return ToolOutput::ok("Nobody else is there: the message went to no one.");
     }
     ToolOutput { text: lines.join("\n"), is_error: refused == results.len() }
+}
+
+/// One line for each. What they say of themselves is theirs, so that it stays on its line.
+fn peers(peers: &[PeerView]) -> String {
+    if peers.is_empty() {
+        return "There is no other session that could be written to.".to_owned();
+    }
+    let plain = |text: &str| visible(text).replace(['\n', '\t'], " ");
+    let line = |it: &PeerView| {
+        let kind = match it.kind {
+            PeerKind::Session => "coordd session",
+            PeerKind::Claude => "Claude Code session",
+            PeerKind::Other => "other program",
+        };
+        let (name, address) = (plain(&it.name), plain(&it.address));
+        format!("{name} | {kind} | {} | {} | {address}", plain(&it.state), plain(&it.cwd))
+    };
+    let lines: Vec<_> = peers.iter().map(line).collect();
+    format!("name | kind | state | folder | address\n{}", lines.join("\n"))
 }
 
 fn stopped(agents: &[String], bounced: u32) -> String {

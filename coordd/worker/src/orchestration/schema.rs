@@ -10,6 +10,7 @@ use super::{Audience, Verb};
 #[cfg(feature = "coordinator")]
 const AGENT: &str = include_str!("../../prompts/tools/Agent.md");
 const AGENT_NORMAL: &str = include_str!("../../prompts/tools/Agent-normal.md");
+const LIST_PEERS: &str = include_str!("../../prompts/tools/ListPeers.md");
 const SEND_MESSAGE: &str = include_str!("../../prompts/tools/SendMessage.md");
 const STRUCTURED_OUTPUT: &str = include_str!("../../prompts/tools/StructuredOutput.md");
 const TASK_STOP: &str = include_str!("../../prompts/tools/TaskStop.md");
@@ -22,6 +23,7 @@ const NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 pub(super) fn description(verb: Verb, audience: Audience<'_>) -> String {
     let text = match verb {
         Verb::Agent => return agent_description(audience),
+        Verb::ListPeers => LIST_PEERS,
         Verb::SendMessage => SEND_MESSAGE,
         Verb::StructuredOutput => STRUCTURED_OUTPUT,
         Verb::TaskStop => TASK_STOP,
@@ -49,12 +51,19 @@ pub(super) fn schema(verb: Verb, audience: Audience<'_>) -> Value {
         Verb::Agent => agent(audience),
         Verb::SendMessage => object(
             &json!({
-                "to": { "type": "string", "description": "A name, an agent id, or `*` for all the others." },
+                "to": {
+                    "type": "string",
+                    "description": "A name, an agent id, `*` for all the others, or an address from ListPeers."
+                },
                 "message": {
                     "anyOf": [{ "type": "string" }, structured_message()],
                     "description": "Text, or one structured object."
                 },
-                "summary": { "type": "string", "maxLength": 200, "description": "The text in five to ten words." }
+                "summary": { "type": "string", "maxLength": 200, "description": "The text in five to ten words." },
+                "notify_when_idle": {
+                    "type": "boolean",
+                    "description": "For a `uds:` address: be told once when that session has nothing to do."
+                }
             }),
             &["to", "message"],
         ),
@@ -90,7 +99,7 @@ pub(super) fn schema(verb: Verb, audience: Audience<'_>) -> Value {
             }),
             &[],
         ),
-        Verb::TeamDelete => object(&json!({}), &[]),
+        Verb::ListPeers | Verb::TeamDelete => object(&json!({}), &[]),
     }
 }
 

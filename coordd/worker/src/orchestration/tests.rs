@@ -22,9 +22,17 @@ fn request(verb: Verb, role: Role, input: &Value) -> Result<Request, String> {
 #[test]
 fn c1_the_tools_of_each_role() {
     let names = |role| Verb::of_role(role).iter().map(|it| it.name()).collect::<Vec<_>>();
-    let all = ["Agent", "SendMessage", "StructuredOutput", "TaskStop", "TeamCreate", "TeamDelete"];
+    let all = [
+        "Agent",
+        "ListPeers",
+        "SendMessage",
+        "StructuredOutput",
+        "TaskStop",
+        "TeamCreate",
+        "TeamDelete",
+    ];
     assert_eq!(names(Role::Coordinator), all);
-    assert_eq!(names(Role::Lead), ["Agent", "SendMessage", "TaskStop"]);
+    assert_eq!(names(Role::Lead), ["Agent", "ListPeers", "SendMessage", "TaskStop"]);
     assert_eq!(names(Role::Worker), [""; 0]);
     for verb in Verb::ALL {
         assert_eq!(Verb::of_name(verb.name()), Some(verb));
@@ -68,8 +76,8 @@ fn c7_unknown_fields_are_refused_by_name_and_those_to_come_as_such() {
         assert!(request(Verb::Agent, Role::Coordinator, &input).is_ok());
     }
     let input = json!({ "to": "a", "message": "m", "notify_when_idle": true });
-    let error = request(Verb::SendMessage, Role::Lead, &input).unwrap_err();
-    assert!(error.contains("does not support `notify_when_idle` yet"), "{error}");
+    let sent = request(Verb::SendMessage, Role::Lead, &input).unwrap();
+    assert!(matches!(sent, Request::Send { notify_when_idle: true, .. }), "{sent:?}");
     let error = request(Verb::Agent, Role::Lead, &json!({ "prompt": "p" })).unwrap_err();
     assert!(error.contains("`description`"), "{error}");
     let error = request(Verb::TeamDelete, Role::Coordinator, &json!({ "x": 1 })).unwrap_err();
@@ -115,7 +123,7 @@ fn m2_text_and_the_structured_kinds() {
         Role::Coordinator,
         &json!({ "to": "w", "message": message, "summary": "s" }),
     ) {
-        Ok(Request::Send { session, to, body, summary }) => {
+        Ok(Request::Send { session, to, body, summary, notify_when_idle: _ }) => {
             assert_eq!((session.as_str(), to.as_str(), summary.as_str()), ("", "w", "s"));
             Ok(body)
         }

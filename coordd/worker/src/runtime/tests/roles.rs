@@ -8,8 +8,15 @@ async fn tools_of(boot: &Bootstrap) -> Vec<String> {
 #[tokio::test]
 async fn c1_a_coordinator_has_the_orchestration_tools_and_nothing_else() {
     let mut boot = World::new(Role::Coordinator, &json!([])).boot;
-    let expected =
-        ["Agent", "SendMessage", "StructuredOutput", "TaskStop", "TeamCreate", "TeamDelete"];
+    let expected = [
+        "Agent",
+        "ListPeers",
+        "SendMessage",
+        "StructuredOutput",
+        "TaskStop",
+        "TeamCreate",
+        "TeamDelete",
+    ];
     assert_eq!(tools_of(&boot).await, expected);
     boot.simple_tools = true;
     assert_eq!(tools_of(&boot).await, expected);
@@ -45,7 +52,7 @@ async fn w2_a_worker_has_no_orchestration_tool_whatever_its_definition_says() {
 }
 
 #[tokio::test]
-async fn f1_a_lead_has_all_tools_and_three_to_delegate_with() {
+async fn f1_a_lead_has_all_tools_and_those_to_delegate_with() {
     let boot = World::new(Role::Lead, &json!([])).boot;
     let expected = [
         "Agent",
@@ -53,6 +60,7 @@ async fn f1_a_lead_has_all_tools_and_three_to_delegate_with() {
         "Edit",
         "Glob",
         "Grep",
+        "ListPeers",
         "Read",
         "SendMessage",
         "TaskStop",

@@ -1,0 +1,74 @@
+//! `coordctl peers`: who can be written to outside of a session.
+
+use crate::context::Context;
+use crate::error::Exit;
+use crate::table::Table;
+use crate::{expect, format, output};
+use proto::request::Request;
+use proto::view::{PeerKind, PeerView};
+
+/// List sessions that can be written to, of coordd and of other programs, each with its address.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: coordctl peers\n\
+                        coordctl send uds:/run/user/1000/cc-socks/4711.sock \"is the build green?\"")]
+pub(crate) struct Args {}
+
+pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
+    let response = context.call(Request::PeerList {})?;
+    output::respond(context, &response, || {
+        expect!(&response, Peers { peers });
+        if peers.is_empty() {
+            output::note("nobody: no sessions of coordd, and no other program lists one");
+            return Ok(());
+        }
+        Ok(output::table(&table(peers, format::now_ms()))?)
+    })?;
+    Ok(Exit::Done)
+}
+
+fn table(peers: &[PeerView], now_ms: u64) -> Table {
+    let mut table = Table::new(&["NAME", "KIND", "STATE", "HEARD", "ADDRESS", "FOLDER"]);
+    for it in peers {
+        let kind = match it.kind {
+            PeerKind::Session => "coordd session",
+            PeerKind::Claude => "Claude Code",
+            PeerKind::Other => "other",
+        };
+        let heard = match it.heard_ms {
+            0 => String::new(),
+            at => format::ago(now_ms, at),
+        };
+        table.row([
+            it.name.clone(),
+            kind.to_owned(),
+            it.state.clone(),
+            heard,
+            it.address.clone(),
+            it.cwd.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m9_a_row_ends_with_the_exact_address() {
+        let it = PeerView {
+            id: "0f3c".into(),
+            name: "alice\u{1b}[2J".into(),
+            kind: PeerKind::Claude,
+            address: "uds:/run/x/4711.sock".into(),
+            state: "idle".into(),
+            cwd: "/w".into(),
+            heard_ms: 0,
+        };
+        assert_eq!(
+            table(&[it], 0).render(None),
+            "NAME   KIND         STATE  HEARD  ADDRESS               FOLDER\n\
+             alice  Claude Code  idle          uds:/run/x/4711.sock  /w\n"
+        );
+    }
+}

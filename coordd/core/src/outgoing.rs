@@ -1,0 +1,193 @@
+//! Messages to somebody outside of the daemon: what is to be said, and what is known of its fate (M-6, M-11).
+//!
+//! ```text
+//!   Accepted ──handed over──▶ Delivered ──it is idle──▶ Consumed
+//!       │  └──it says so──▶ Held ◀─┤ it says so
+//!       │                     └────┴──it says so──▶ Expired
+//!       └──not reached, or refused──▶ Bounced
+//! ```
+//!
+//! The text is dropped once it is handed over. What coordd itself says (a status, a notice) leaves no receipt.
+
+use crate::Moment;
+use crate::id::{MessageId, SessionId};
+use crate::message::{Sender, State};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+
+/// A message to somebody outside.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Outgoing {
+    /// Its id; the numbers are those of all messages.
+    pub id: MessageId,
+    /// In whose name it is said: a session's, or, without one, the user's.
+    pub session: Option<SessionId>,
+    /// Who said it.
+    pub from: Sender,
+    /// The socket's absolute path.
+    pub to: String,
+    /// Its id outside, a UUID. It stays the same however often it is handed over.
+    pub wire_id: String,
+    /// What kind of thing is said.
+    pub kind: Kind,
+    /// The text; empty once handed over.
+    pub text: String,
+    /// Where it stands.
+    pub state: State,
+    /// When it was accepted.
+    pub accepted_ms: u64,
+    /// When it was handed over.
+    #[serde(default)]
+    pub delivered_ms: Option<u64>,
+    /// When it became final.
+    #[serde(default)]
+    pub ended_ms: Option<u64>,
+    /// Why it did not get there, or what the other side says.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What kind of thing is said.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Words.
+    Words {
+        /// In short.
+        #[serde(default)]
+        summary: String,
+        /// The id outside of the wish to be told when the receiver has nothing to do, where there is one.
+        #[serde(default)]
+        notice_id: Option<String>,
+    },
+    /// What became of a message from there; the text is the reason.
+    Status {
+        /// Its id there.
+        of: String,
+        /// What.
+        verdict: Verdict,
+    },
+    /// The lead has nothing to do; the text is its last words.
+    Idle {
+        /// The id there of what asked.
+        of: String,
+        /// Since when.
+        at_ms: u64,
+    },
+}
+
+/// What one side says of the other's message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It waits for the user.
+    Held,
+    /// It waited for too long.
+    Expired,
+    /// It is not taken.
+    Refused,
+}
+
+impl Outgoing {
+    /// When it was last heard of.
+    fn last_ms(&self) -> u64 {
+        self.ended_ms.or(self.delivered_ms).unwrap_or(self.accepted_ms)
+    }
+
+    /// Whether nothing is expected of it any more, and has not been since then.
+    pub(crate) fn is_older_than(&self, before_ms: u64) -> bool {
+        self.state != State::Accepted && self.last_ms() < before_ms
+    }
+}
+
+/// All of them: those on their way, and receipts.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outbox {
+    all: BTreeMap<MessageId, Outgoing>,
+    /// By the ids that others know them by.
+    by_wire_id: BTreeMap<String, MessageId>,
+    /// Those that are not handed over.
+    open: BTreeSet<MessageId>,
+}
+
+impl Outbox {
+    /// One of them.
+    pub fn get(&self, id: MessageId) -> Option<&Outgoing> {
+        self.all.get(&id)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Outgoing> {
+        self.all.values()
+    }
+
+    /// Those that are not handed over, in order.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Outgoing> {
+        self.open.iter().filter_map(|id| self.all.get(id))
+    }
+
+    /// How many are not handed over.
+    pub(crate) fn open_len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The one that somebody outside means.
+    pub(crate) fn by_wire_id(&self, wire_id: &str) -> Option<&Outgoing> {
+        self.all.get(self.by_wire_id.get(wire_id)?)
+    }
+
+    pub(crate) fn put(&mut self, it: &Outgoing) {
+        self.by_wire_id.insert(it.wire_id.clone(), it.id);
+        if let Kind::Words { notice_id: Some(notice_id), .. } = &it.kind {
+            self.by_wire_id.insert(notice_id.clone(), it.id);
+        }
+        if it.state == State::Accepted {
+            self.open.insert(it.id);
+        }
+        self.all.insert(it.id, it.clone());
+    }
+
+    pub(crate) fn moved(&mut self, id: MessageId, state: State, reason: &str, at_ms: u64) {
+        let Some(it) = self.all.get_mut(&id).filter(|it| !it.state.is_final()) else { return };
+        it.state = state;
+        it.text = String::new();
+        it.reason = String::from(reason);
+        if state == State::Delivered {
+            it.delivered_ms = Some(at_ms);
+        }
+        if state.is_final() {
+            it.ended_ms = Some(at_ms);
+        }
+        self.open.remove(&id);
+        if it.from == Sender::System {
+            self.by_wire_id.remove(&it.wire_id);
+            self.all.remove(&id);
+        }
+    }
+
+    pub(crate) fn has_older_than(&self, before_ms: u64) -> bool {
+        self.all.values().any(|it| it.is_older_than(before_ms))
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Outgoing) -> bool) {
+        self.all.retain(|_, it| keep(it));
+        self.open.retain(|id| self.all.contains_key(id));
+        self.by_wire_id.retain(|_, id| self.all.contains_key(id));
+    }
+}
+
+/// A fresh id for the outside. Several may be made with one moment's randomness; hashing it with the message's number and a word
+/// tells them apart.
+pub(crate) fn wire_id(now: &Moment, id: MessageId, what: &str) -> String {
+    let mut hash = sha2::Sha256::new();
+    hash.update(now.random);
+    hash.update(id.0.to_be_bytes());
+    hash.update(what.as_bytes());
+    let mut random = [0; 64];
+    for (to, from) in random.iter_mut().zip(hash.finalize()) {
+        *to = from;
+    }
+    SessionId::from_random(&random).0
+}
