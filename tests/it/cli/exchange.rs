@@ -1,7 +1,7 @@
 //! What passes between a CLI, whoever drives it, and its model.
 
-use serde_json::json;
-use tests::cli::{Cli, Model, Script};
+use serde_json::{Value, json};
+use tests::cli::{Cli, Model, Script, gemini_settings};
 use tests::sandbox::program;
 use tests::{Agents, Daemon, Ran, Sandbox};
 
@@ -81,14 +81,46 @@ fn a_claude_reaches_an_agent_with_coordctl() {
 fn gemini_answers_a_turn() {
     let mut sandbox = Sandbox::new();
     let model = Model::start(&mut sandbox, vec![Script::when("How are you?").say("Fine.")]);
-    let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
-    sandbox.write("h/.gemini/settings.json", settings.to_string());
+    gemini_settings(&sandbox, &json!({}));
     let mut command = Cli::gemini().command(&sandbox);
-    command.args(["--skip-trust", "-m", "gemini-2.5-flash", "-o", "json", "-p", "How are you?"]);
+    command.args(GEMINI_ASKS);
     let ran = Ran::of(command, "");
     assert_eq!(ran.code, 0, "{ran:?}");
-    let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(said["response"], "Fine.", "{ran:?}");
     model.assert_all_scripted();
     sandbox.assert_nothing_runs();
+}
+
+const GEMINI_ASKS: [&str; 7] =
+    ["--skip-trust", "-m", "gemini-2.5-flash", "-o", "json", "-p", "How are you?"];
+
+/// No test tells anybody anything: each connection of a CLI stays on this machine, and no name is looked up.
+#[test]
+fn the_clis_speak_to_nobody_but_their_model() {
+    let claude = &["-p", "How are you?"][..];
+    for (cli, arguments) in [
+        (Cli::claude("2.1.332"), claude),
+        (Cli::claude("2.1.150"), claude),
+        (Cli::claude("2.1.100"), claude),
+        (Cli::gemini(), &GEMINI_ASKS),
+    ] {
+        let mut sandbox = Sandbox::new();
+        let model = Model::start(&mut sandbox, vec![Script::when("How are you?").say("Fine.")]);
+        gemini_settings(&sandbox, &json!({}));
+        let seen = sandbox.at("connections");
+        let watch = ["strace", "-f", "-qq", "-e", "trace=connect", "-o", seen.to_str().unwrap()];
+        let mut command = cli.command_through(&sandbox, &watch);
+        command.args(arguments);
+        let ran = Ran::of(command, "");
+        assert!(ran.code == 0 && ran.stdout.contains("Fine."), "{ran:?}");
+        let seen = std::fs::read_to_string(seen).unwrap();
+        let (here, elsewhere): (Vec<_>, Vec<_>) = seen
+            .lines()
+            .filter(|it| it.contains("AF_INET"))
+            .partition(|it| it.contains("127.0.0.1"));
+        assert!(!here.is_empty(), "it was not watched: {seen}");
+        assert!(elsewhere.is_empty(), "{cli:?} {elsewhere:#?}");
+        model.assert_all_scripted();
+    }
 }

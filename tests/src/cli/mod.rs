@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
@@ -129,6 +129,14 @@ impl Cli {
         )
     }
 
+    /// The same through a program that becomes it, such as one that watches it.
+    pub fn command_through(&self, sandbox: &Sandbox, through: &[&str]) -> Command {
+        let inner = self.command(sandbox);
+        let mut command = sandbox.command(through[0]);
+        command.args(&through[1..]).arg(inner.get_program()).args(inner.get_args());
+        command
+    }
+
     /// Claude Code without a terminal, spoken to in lines of JSON.
     pub fn headless(&self, sandbox: &Sandbox, arguments: &[&str]) -> Headless {
         let mut command = self.command(sandbox);
@@ -136,6 +144,19 @@ impl Cli {
         command.args(["--output-format", "stream-json"]).args(arguments);
         Headless::start(command)
     }
+}
+
+/// Settings of Gemini CLI for a sandbox: its key is in the environment, and it tells nobody what it does.
+pub fn gemini_settings(sandbox: &Sandbox, further: &Value) {
+    let mut settings = json!({
+        "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "privacy": { "usageStatisticsEnabled": false },
+        "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false },
+    });
+    for (name, value) in further.as_object().expect("an object") {
+        settings[name] = value.clone();
+    }
+    sandbox.write("h/.gemini/settings.json", settings.to_string());
 }
 
 /// The pinned Node.
