@@ -1,7 +1,7 @@
 //! The command line. Each verb's own arguments are in its file under `commands/`.
 
 use crate::commands::{
-    attach, completions, daemon, demo, doctor, events, inbound, logs, ls, new, peers, permit,
+    attach, completions, daemon, demo, doctor, events, inbound, logs, ls, mcp, new, peers, permit,
     resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
 };
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -52,6 +52,7 @@ pub(crate) enum Verb {
     Team(team::Args),
     Task(task::Args),
     Scratchpad(scratchpad::Args),
+    Mcp(mcp::Args),
     Daemon(daemon::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),

@@ -165,6 +165,7 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::Attach { .. } => ANSWER_LIMIT,
         Request::SessionNew { .. }
         | Request::SessionResume { .. }
+        | Request::Join { .. }
         | Request::Prompt { .. }
         | Request::Interrupt { .. }
         | Request::Send { .. }

@@ -120,6 +120,11 @@ pub(crate) fn ended(status: RunStatus, class: Option<FailureClass>, reason: &str
 
 /// What an agent is at, in a few words.
 pub(crate) fn doing(agent: &AgentView) -> String {
+    // What such a program does between its calls is not known.
+    if agent.runtime == Runtime::External {
+        let is_there = !matches!(agent.state, AgentState::Stopped | AgentState::Starting);
+        return if is_there { "connected" } else { "not connected" }.to_owned();
+    }
     match &agent.activity {
         Some(activity) if is_busy(agent.state) && !activity.doing.is_empty() => {
             line(&activity.doing)

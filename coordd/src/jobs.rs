@@ -4,6 +4,7 @@
 //! run one after the other, so that a write never overtakes a removal. Each says how it went as an input.
 
 mod files;
+mod joined;
 mod processes;
 
 use crate::limits;
@@ -40,12 +41,14 @@ pub(crate) enum Job {
         agent: AgentId,
         incarnation: u32,
         process: Option<Process>,
+        tree: bool,
         dir: Option<PathBuf>,
     },
     Kill {
         agent: AgentId,
         incarnation: u32,
         process: Option<Process>,
+        tree: bool,
         dir: Option<PathBuf>,
     },
     ReadTranscript {
@@ -167,13 +170,19 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
                     processes::spawn(world, *bootstrap, &starts, &starting).await;
                 });
             }
-            Job::Watch { agent, incarnation, process, dir } => {
+            Job::Watch { agent, incarnation, process: Some(process), tree: false, .. } => {
+                running.spawn(joined::watch(world.clone(), agent, incarnation, process));
+            }
+            Job::Kill { agent, incarnation, process: Some(process), tree: false, .. } => {
+                running.spawn(joined::kill(world.clone(), agent, incarnation, process));
+            }
+            Job::Watch { agent, incarnation, process, dir, .. } => {
                 running.spawn(processes::watch(world.clone(), agent, incarnation, process, dir));
             }
             // It is not there yet: whoever starts it ends it, and says so.
             Job::Kill { agent, incarnation, process: None, .. }
                 if starting.end(&agent, incarnation) => {}
-            Job::Kill { agent, incarnation, process, dir } => {
+            Job::Kill { agent, incarnation, process, dir, .. } => {
                 running.spawn(processes::kill(world.clone(), agent, incarnation, process, dir));
             }
             Job::ReadTranscript { path, from, limit, reply } => {
@@ -252,7 +261,7 @@ pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskF
                 coordd_core::agent::Runtime::Native => {
                     translate::view::model(session).map(|it| it.name)
                 }
-                coordd_core::agent::Runtime::Claude => None,
+                coordd_core::agent::Runtime::Claude | coordd_core::agent::Runtime::External => None,
             }
             .unwrap_or_default(),
             joined_at: agent.created_ms.max(team.created_ms),

@@ -5,10 +5,10 @@
 //! live one never (rel-22, rel-23).
 
 use crate::limits;
-use crate::peer::{self, Routes};
+use crate::peer::{self, Other, Routes};
 use anyhow::Context as _;
 use coordd_core::id::PeerId;
-use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::tokio::Listener;
 use interprocess::local_socket::traits::StreamCommon as _;
 use interprocess::local_socket::traits::tokio::Listener as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
@@ -80,15 +80,19 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
                 continue;
             }
         };
-        if !is_own(&stream, own) {
+        let creds = stream.peer_creds().ok();
+        if creds.as_ref().is_none_or(|it| it.euid() != Some(own)) {
             tracing::warn!("a connection from another user was closed");
             continue;
         }
         count += 1;
+        // One outside of our pid namespace has none.
+        let pid = creds.and_then(|it| it.pid()).and_then(|it| u32::try_from(it).ok());
+        let other = Other { peer: PeerId(count), pid: pid.filter(|it| *it > 0) };
         let routes = routes.clone();
         let turned_out = strangers.admit();
         peers.spawn(async move {
-            peer::serve(PeerId(count), &stream, &stream, routes, turned_out).await;
+            peer::serve(other, &stream, &stream, routes, turned_out).await;
             drop(place);
         });
         if strangers.are_many() {
@@ -125,11 +129,6 @@ impl Strangers {
     fn are_many(&self) -> bool {
         self.waiting.len() >= limits::STRANGERS_MAX
     }
-}
-
-/// Whether the kernel says that the peer is this user.
-fn is_own(stream: &Stream, own: u32) -> bool {
-    stream.peer_creds().is_ok_and(|creds| creds.euid() == Some(own))
 }
 
 #[cfg(test)]

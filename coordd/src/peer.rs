@@ -10,6 +10,9 @@
 //! byte; a malformed one gets one error and ends the connection. Nothing here decides who may do what.
 
 mod codec;
+mod looked_up;
+
+pub(crate) use looked_up::LookedUp;
 
 use crate::hub::Hub;
 use crate::limits;
@@ -18,9 +21,7 @@ use codec::{Codec, Decoded, Decoder};
 use coordd_core::id::{AgentId, PeerId};
 use coordd_core::input::Credentials;
 use proto::error::{ErrorBody, ErrorCode};
-use proto::event::Event;
 use proto::hello::{Hello, REVISION};
-use proto::request::Request;
 use proto::{FromDaemon, ToDaemon, frame};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -122,10 +123,18 @@ pub(crate) struct Routes {
     pub(crate) tmp: Arc<PathBuf>,
 }
 
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Other {
+    pub(crate) peer: PeerId,
+    /// Its process when it connected, where the kernel tells.
+    pub(crate) pid: Option<u32>,
+}
+
 /// Serves one connection to its end. `turned_out` resolves when another is to have its place, and is dropped once the peer
 /// has said hello.
 pub(crate) async fn serve<R, W>(
-    peer: PeerId,
+    other: Other,
     mut from: R,
     mut to: W,
     routes: Routes,
@@ -134,6 +143,7 @@ pub(crate) async fn serve<R, W>(
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let peer = other.peer;
     let deadline = Instant::now() + limits::HELLO_TIME_MAX;
     let begun = tokio::select! {
         biased;
@@ -165,7 +175,7 @@ pub(crate) async fn serve<R, W>(
     let calls = Semaphore::new(limits::CALLS_OPEN_MAX);
     let mut writing = std::pin::pin!(write(to, codec, out, &calls));
     let ended = tokio::select! {
-        ended = read(peer, &mut from, &mut decoder, &routes, &handle, &calls) => ended,
+        ended = read(other, &mut from, &mut decoder, &routes, &handle, &calls) => ended,
         to = &mut writing => {
             let _gone = routes.reactor.send(Arrival::Closed { peer }).await;
             return refuse(to, codec, None).await;
@@ -273,13 +283,14 @@ async fn next<R: AsyncRead + Unpin>(
 
 /// Reads until the peer ends or breaks a rule, which is returned.
 async fn read<R: AsyncRead + Unpin>(
-    peer: PeerId,
+    other: Other,
     from: &mut R,
     decoder: &mut Decoder,
     routes: &Routes,
     handle: &Handle,
     calls: &Semaphore,
 ) -> Option<ErrorBody> {
+    let Other { peer, pid } = other;
     let mut chunk = vec![0; limits::READ_LEN];
     loop {
         let message = match next(from, decoder, &mut chunk).await {
@@ -299,15 +310,15 @@ async fn read<R: AsyncRead + Unpin>(
             ToDaemon::Call(call) => {
                 // Given back by the writer, with the answer.
                 calls.acquire().await.ok()?.forget();
-                let definitions = match prepared(&call.request, routes).await {
-                    Ok(definitions) => definitions,
+                let looked_up = match LookedUp::of(&call.request, pid, routes).await {
+                    Ok(looked_up) => looked_up,
                     Err(error) => {
                         let refused = Arrival::Refused { peer, call: call.id, error };
                         routes.reactor.send(refused).await.ok()?;
                         continue;
                     }
                 };
-                let call = Arrival::Call { peer, call: Box::new(call), definitions };
+                let call = Arrival::Call { peer, call: Box::new(call), looked_up };
                 routes.reactor.send(call).await.ok()?;
             }
             ToDaemon::Report(report) => {
@@ -325,32 +336,6 @@ async fn drained(calls: &Semaphore) -> Option<ErrorBody> {
     let all = u32::try_from(limits::CALLS_OPEN_MAX).unwrap_or(u32::MAX);
     let _answered = timeout(limits::ANSWERS_TIME_MAX, calls.acquire_many(all)).await;
     None
-}
-
-/// What a new session needs from the disk, looked up off the runtime's thread, since disks may be slow: the user's own
-/// agent definitions, and whether there can be a scratchpad.
-async fn prepared(request: &Request, routes: &Routes) -> Result<Vec<String>, ErrorBody> {
-    let Request::SessionNew { session } = request else { return Ok(Vec::new()) };
-    let home = session.env.get("HOME").filter(|it| !it.is_empty()).cloned();
-    let tmp = crate::environment::tmp(&session.env)
-        .map_or_else(|| routes.tmp.as_ref().clone(), PathBuf::from);
-    let with_scratchpad = session.scratchpad;
-    let hub = routes.hub.clone();
-    let look = move || {
-        if with_scratchpad {
-            let repaired = crate::scratchpad::check_root(&tmp).map_err(|error| {
-                let why = crate::cause::chain(&error);
-                ErrorBody::new(ErrorCode::Failed, why)
-                    .hint("--no-scratchpad makes a session without one")
-            })?;
-            if let Some(repair) = repaired {
-                tracing::warn!(%repair, "something was not as it should be");
-                hub.publish("", Event::Warning { text: repair.to_string() });
-            }
-        }
-        Ok(home.map(|home| crate::environment::definitions(&home)).unwrap_or_default())
-    };
-    tokio::task::spawn_blocking(look).await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
 /// Writes until nobody has anything more for the peer, or it does not read. Gives the stream back.

@@ -21,7 +21,7 @@ use crate::failpoint::{self, Point};
 use crate::hub::Hub;
 use crate::jobs::Jobs;
 use crate::limits;
-use crate::peer::Handle;
+use crate::peer::{Handle, LookedUp};
 use crate::store::Store;
 use crate::translate::{self, Facts};
 use anyhow::Context as _;
@@ -57,8 +57,8 @@ pub(crate) enum Arrival {
         peer: PeerId,
         /// The call.
         call: Box<proto::Call>,
-        /// The user's own agent definitions, looked up for a new session.
-        definitions: Vec<String>,
+        /// What it needs from the system.
+        looked_up: LookedUp,
     },
     /// What a peer asks for cannot even be looked at. It goes this way so that its answer comes after the welcome.
     Refused {
@@ -226,8 +226,8 @@ impl<S: Store> Reactor<S> {
                 self.hub.forget(peer);
                 self.turn(Input::Disconnected { peer }, batch)?;
             }
-            Arrival::Call { peer, call, definitions } => {
-                self.call(peer, *call, definitions, batch)?;
+            Arrival::Call { peer, call, looked_up } => {
+                self.call(peer, *call, looked_up, batch)?;
             }
             Arrival::Refused { peer, call, error } => batch.refused.push((peer, call, error)),
             Arrival::Input(input) => {
@@ -249,12 +249,12 @@ impl<S: Store> Reactor<S> {
         &mut self,
         peer: PeerId,
         mut call: proto::Call,
-        definitions: Vec<String>,
+        looked_up: LookedUp,
         batch: &mut Batch,
     ) -> anyhow::Result<()> {
         let is_new = matches!(call.request, Request::SessionNew { .. });
         let env = self.environment(&mut call.request);
-        let request = match translate::request(call.request, definitions) {
+        let request = match translate::request(call.request, looked_up) {
             Ok(request) => request,
             Err(error) => {
                 batch.refused.push((peer, call.id, error));

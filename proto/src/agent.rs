@@ -74,6 +74,8 @@ pub enum Role {
     Lead,
     /// Works on one task; cannot start or message others.
     Worker,
+    /// A program of the user's that takes part: it writes to the others and reads what they write to it.
+    Peer,
 }
 
 /// What drives an agent's turns.
@@ -85,6 +87,9 @@ pub enum Runtime {
     Native,
     /// Claude Code, as a child of the agent process.
     Claude,
+    /// A program of the user's that joined by itself ([`crate::request::Request::Join`]). coordd does not start it, and knows
+    /// nothing of its runs.
+    External,
 }
 
 impl Runtime {
@@ -94,6 +99,7 @@ impl Runtime {
         match self {
             Self::Native => "native",
             Self::Claude => "claude",
+            Self::External => "external",
         }
     }
 }

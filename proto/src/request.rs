@@ -3,7 +3,10 @@
 //! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names an agent it takes
 //! `name`, an agent id, or `session/name`.
 
-use crate::agent::{Model, Permissions, Question, RunOutcome, Runtime};
+mod spawn;
+
+pub use self::spawn::NewAgent;
+use crate::agent::{Model, Permissions, Question, Role, RunOutcome, Runtime};
 use crate::json::Json;
 use crate::message::Body;
 use crate::view::TaskStatus;
@@ -60,6 +63,18 @@ pub enum Request {
         /// Stop it first if it is live.
         #[serde(default)]
         force: bool,
+    },
+
+    /// Makes the program that asks an agent of the session, for as long as its process lives. It then says hello on a new
+    /// connection with what it is given. Answers with `joined`.
+    Join {
+        /// Which session.
+        session: String,
+        /// `coordinator` for the lead of a session that was made with an external one, or `peer`.
+        role: Role,
+        /// A peer's name; empty for one that is free.
+        #[serde(default)]
+        name: String,
     },
 
     /// The user's words to a session's lead, or to one agent. Answers with `sent`.
@@ -294,7 +309,7 @@ pub enum Request {
         history: Option<u32>,
     },
 
-    /// Agents only: these messages are in the conversation, in this run. Answers with `done`.
+    /// Agents only: these messages are in the conversation, in this run; of an external agent, which has none, in any. Answers with `done`.
     Acknowledge {
         /// Their ids.
         messages: Vec<String>,
@@ -364,31 +379,4 @@ pub struct NewSession {
 
 fn yes() -> bool {
     true
-}
-
-/// How a worker is started (C-7). Unknown fields are refused at the tool, by name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NewAgent {
-    /// In a few words, for lists.
-    pub description: String,
-    /// The task, whole: the worker sees nothing else.
-    pub prompt: String,
-    /// The definition; empty means the mode's default.
-    #[serde(default)]
-    pub subagent_type: String,
-    /// Its name; empty for one made of the description.
-    #[serde(default)]
-    pub name: String,
-    /// What drives it; none means what the session says.
-    #[serde(default)]
-    pub runtime: Option<Runtime>,
-    /// Ignored in coordinator mode, and the answer says so (C-6).
-    #[serde(default)]
-    pub model: String,
-    /// research, synthesis, implementation, verification, or empty.
-    #[serde(default)]
-    pub phase: String,
-    /// Wait for the end of the run and answer with its result (F-1).
-    #[serde(default)]
-    pub wait: bool,
 }

@@ -1,7 +1,8 @@
 //! What a granted request is answered with.
 
-use crate::agent::RunOutcome;
+use crate::agent::{Role, RunOutcome};
 use crate::entry::Entry;
+use crate::hello::Credentials;
 use crate::message::{Receipt, SendResult};
 use crate::notification::Usage;
 use crate::view::{
@@ -71,6 +72,19 @@ pub enum Response {
         removed: Vec<String>,
         /// What could not be, with the reason.
         kept: Vec<String>,
+    },
+    /// The program that asked is an agent now.
+    Joined {
+        /// For its hello as that agent.
+        credentials: Credentials,
+        /// Its name.
+        name: String,
+        /// What it may ask for.
+        role: Role,
+        /// Whether its workers get the small set of tools (G-6).
+        simple_tools: bool,
+        /// The session.
+        session: SessionView,
     },
     /// What came of a send, a row for each receiver.
     Sent {
@@ -231,4 +245,11 @@ pub struct UsageRow {
     pub runs: u32,
     /// What they used.
     pub usage: Usage,
+    /// Whether that is known: of an external agent nobody tells.
+    #[serde(default = "yes")]
+    pub known: bool,
+}
+
+fn yes() -> bool {
+    true
 }

@@ -25,6 +25,7 @@ mod full;
 mod gone;
 mod identity;
 mod llm;
+mod mcp;
 mod messages;
 mod native;
 mod notifications;

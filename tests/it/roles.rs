@@ -7,6 +7,7 @@ use proto::json::Json;
 use proto::message::Body;
 use proto::notification::RunStatus;
 use proto::request::{NewAgent, Request};
+use proto::response::Response;
 use serde_json::json;
 use tests::agents::{Agents, outcome};
 use tests::rehearsal::{lead, script};
@@ -37,6 +38,7 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
             env: std::collections::BTreeMap::new(),
             mode_variable: None,
         },
+        Request::Join { session: own(), role: Role::Coordinator, name: none() },
         Request::Prompt { session: own(), agent: None, text: some() },
         Request::Interrupt { session: own() },
         Request::Send {
@@ -190,6 +192,23 @@ fn w2_m8_c6_a_worker_may_report_and_ask_and_nothing_else() {
     let requests = every_request(&daemon, &it.boot.session);
     let want = ["ping", "permission_ask", "acknowledge", "run_ended"];
     assert_eq!(allowed(&mut it.client, requests, &[]), sorted(&want));
+}
+
+/// L-4: a program that only takes part writes and reads, and nothing else.
+#[test]
+fn l4_a_peer_may_write_and_read_and_nothing_else() {
+    let (daemon, mut agents) = Agents::start();
+    let lead = agents.lead(&daemon, "coordinator");
+    let session = lead.boot.session.clone();
+    let join = Request::Join { session: session.clone(), role: Role::Peer, name: String::new() };
+    let Response::Joined { credentials, role, .. } = daemon.client().ok(join) else { panic!() };
+    assert_eq!((role, credentials.pid), (Role::Peer, std::process::id()));
+    let mut peer = Client::connect_as(&daemon.socket(), tests::Codec::Lines, credentials).unwrap();
+    let requests = every_request(&daemon, &session);
+    assert_eq!(
+        allowed(&mut peer, requests, &[]),
+        sorted(&["ping", "send", "peer_list", "acknowledge"])
+    );
 }
 
 /// The user's programs have no agent's requests: nobody can end a run that is not theirs.

@@ -5,6 +5,7 @@ use crate::error::{Exit, Failure};
 use crate::live::{self, Live, Next, Options, Sink};
 use crate::terminal::line;
 use crate::{format, output};
+use proto::agent::Role;
 use proto::request::Request;
 use proto::view::SessionState;
 use std::io::IsTerminal as _;
@@ -42,7 +43,7 @@ const HELP: &str = "  text          goes to the lead; //text when it begins with
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let target = live::find_agent(context, &args.session)?;
-    let is_one = args.session.contains('/') || target.role == proto::agent::Role::Worker;
+    let is_one = args.session.contains('/') || matches!(target.role, Role::Worker | Role::Peer);
     let options = Options {
         session: target.session.clone(),
         agent: if is_one { target.id.clone() } else { String::new() },

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod inbound;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod peers;
 pub(crate) mod permit;
@@ -56,6 +57,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Team(args) => team::run(context, args),
         Verb::Task(args) => task::run(context, args),
         Verb::Scratchpad(args) => scratchpad::run(context, args),
+        Verb::Mcp(args) => mcp::run(context, &args),
         Verb::Daemon(args) => daemon::run(context, &args),
         Verb::Doctor(_) => doctor::run(context),
         Verb::Completions(args) => completions::run(&args, context.json),

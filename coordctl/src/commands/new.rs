@@ -115,6 +115,10 @@ pub(crate) fn prepare(
     };
     let runtime = args.runtime.or(config.runtime).unwrap_or_default();
     let lead_runtime = args.lead.or(config.lead).unwrap_or_default();
+    if args.lead.is_none() && lead_runtime == Runtime::External {
+        return Err(Failure::usage("the configuration says `lead = \"external\"`")
+            .hint("take it out; a program leads a session of its own by `coordctl mcp`"));
+    }
     let some_native = [runtime, lead_runtime].contains(&Runtime::Native);
     let model = if model.is_some() {
         model
@@ -159,7 +163,7 @@ pub(crate) fn prepare(
 }
 
 /// What drives an agent, by its word.
-fn runtime(text: &str) -> Result<Runtime, String> {
+pub(super) fn runtime(text: &str) -> Result<Runtime, String> {
     let known = [Runtime::Native, Runtime::Claude];
     known.into_iter().find(|it| it.as_str() == text).ok_or_else(|| {
         let words: Vec<_> = known.iter().map(|it| it.as_str()).collect();

@@ -130,7 +130,11 @@ fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
 
 /// Its part in the job, and what drives it where that is not the usual.
 fn part(it: &AgentView) -> String {
-    let part = if it.role == Role::Worker { &it.phase } else { "lead" };
+    let part = match it.role {
+        Role::Worker => &it.phase,
+        Role::Peer => "peer",
+        Role::Coordinator | Role::Lead => "lead",
+    };
     if it.runtime == Runtime::Native {
         return part.to_owned();
     }
@@ -142,14 +146,15 @@ fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
     let elapsed = it.run_started_ms.map(|started| now_ms.saturating_sub(started));
     // What an open run has used is not yet in the sum of those that ended.
     let open = it.activity.as_ref().filter(|_| it.run_started_ms.is_some());
+    let known = it.runtime != Runtime::External;
     let tokens = it.usage.total_tokens() + open.map_or(0, |it| it.usage.total_tokens());
     [
         it.name.clone(),
         part(it),
         words::doing(it),
         elapsed.map(format::duration).unwrap_or_default(),
-        format::tokens(tokens),
-        it.runs.to_string(),
+        if known { format::tokens(tokens) } else { "unknown".to_owned() },
+        if known { it.runs.to_string() } else { "-".to_owned() },
         it.mail.to_string(),
         it.last.as_ref().map_or_else(|| it.description.clone(), words::last_run),
     ]

@@ -39,7 +39,11 @@ fn table(rows: &[UsageRow], total: &Usage) -> Table {
     ];
     let mut table = Table::new(&heading);
     for row in rows {
-        table.row(cells(&row.session, &row.agent, Some(row.runs), &row.usage));
+        if row.known {
+            table.row(cells(&row.session, &row.agent, Some(row.runs), &row.usage));
+        } else {
+            table.row([row.session.clone(), row.agent.clone(), "unknown".to_owned()]);
+        }
     }
     table.row(cells("all", "", None, total));
     table
@@ -67,7 +71,7 @@ mod tests {
     fn rows_and_their_sum() {
         let usage =
             Usage { input_tokens: 1_500, tool_uses: 2, duration_ms: 900, ..Usage::default() };
-        let row = UsageRow { session: "s".into(), agent: "w".into(), runs: 1, usage };
+        let row = UsageRow { session: "s".into(), agent: "w".into(), runs: 1, usage, known: true };
         assert_eq!(
             table(&[row], &usage).render(None),
             "SESSION  AGENT  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOOLS  TIME\n\

@@ -50,7 +50,7 @@ impl Roster {
         let row = Row {
             name: line(&agent.name),
             phase: line(&agent.phase),
-            is_lead: agent.role != Role::Worker,
+            is_lead: matches!(agent.role, Role::Coordinator | Role::Lead),
             state: agent.state,
             doing: agent.activity.as_ref().map(|it| line(&it.doing)).unwrap_or_default(),
             started_ms: agent.run_started_ms,

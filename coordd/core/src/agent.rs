@@ -98,6 +98,8 @@ pub enum Runtime {
     Native,
     /// Claude Code.
     Claude,
+    /// A program of the user's that joined by itself. It is never started from here, and what it does between its calls is unknown.
+    External,
 }
 
 impl Runtime {
@@ -241,10 +243,16 @@ impl Agent {
         }
     }
 
+    /// Whether its process is a program of the user's that joined. Such an agent has no runs: nobody knows when it works.
+    pub fn is_external(&self) -> bool {
+        self.runtime == Runtime::External
+    }
+
     /// Whether it works, waits for a place, or is being ended.
     pub fn is_active(&self) -> bool {
         match self.life {
             Life::Down => false,
+            Life::Up if self.is_external() => false,
             Life::Waiting | Life::Stopping { .. } => true,
             // A worker's process is there for its run; a lead's also waits between runs.
             Life::Up => self.role == Role::Worker || self.run_is_open() || !self.mailbox.is_empty(),

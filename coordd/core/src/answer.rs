@@ -25,6 +25,7 @@ pub enum Answer {
         waiting_messages: u32,
         interrupted: Vec<String>,
     },
+    Joined(AgentId),
     Sent(Vec<SendRow>),
     Receipt(MessageId),
     Spawned {

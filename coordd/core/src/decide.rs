@@ -14,6 +14,7 @@ use crate::role::{self, Asker, Role};
 use crate::{Durable, Effect, Live, Moment, Record, Step, handing, lifecycle, limits, outside};
 use alloc::borrow::ToOwned as _;
 use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
 pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {
@@ -110,7 +111,7 @@ fn environment_changed(
 ) {
     for agent in durable.agents_of(session) {
         let waits = agent.life == Life::Up && !agent.run_is_open() && agent.mailbox.is_empty();
-        if waits && agent.role != Role::Worker {
+        if waits && agent.role != Role::Worker && !agent.is_external() {
             lifecycle::stop(durable, live, step, now, agent, "its new environment", true);
         }
     }
@@ -146,6 +147,7 @@ fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
                 agent: agent.id.clone(),
                 incarnation: agent.incarnation,
                 process: agent.process.clone(),
+                tree: !agent.is_external(),
             });
         }
     }
@@ -282,6 +284,7 @@ fn grows(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::SessionNew
+            | Kind::Join
             | Kind::Prompt
             | Kind::Send
             | Kind::AgentSpawn
@@ -352,17 +355,27 @@ fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
     if live.start_due_mono_ms.take_if(|at| now.mono_ms >= *at).is_some() {
         live.place_freed = true;
     }
+    let mut left = Vec::new();
     for (id, link) in &mut live.links {
         if link.deadline_mono_ms.is_none_or(|at| now.mono_ms < at) {
             continue;
         }
         link.deadline_mono_ms = None;
         let Some(agent) = durable.agents.get(id) else { continue };
+        // A program of the user's may live without us; it has left.
+        if agent.is_external() && agent.life == Life::Up {
+            left.push(agent);
+            continue;
+        }
         // The end is told by `Exited`, once the shell has seen it.
         step.effect(Effect::Kill {
             agent: id.clone(),
             incarnation: link.incarnation,
             process: agent.process.clone(),
+            tree: !agent.is_external(),
         });
+    }
+    for agent in left {
+        lifecycle::gone(live, step, agent, false, "its connection was lost");
     }
 }

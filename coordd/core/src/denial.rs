@@ -122,6 +122,25 @@ pub enum Denial {
         /// Its name.
         name: String,
     },
+    /// Another program is this agent already.
+    Joined {
+        /// The agent, as `session/name`.
+        path: String,
+        /// The number of its process, where it is known.
+        pid: Option<u32>,
+    },
+    /// The agent is started by coordd, and nobody can join as it.
+    NotExternal {
+        /// The agent, as `session/name`.
+        path: String,
+    },
+    /// The agent is a program of the user's, and coordd has no hold of what it does.
+    External {
+        /// The agent, as `session/name`.
+        path: String,
+    },
+    /// The process that wants to join cannot be seen.
+    OutOfSight,
     /// The definition does not exist.
     NoSuchDefinition {
         /// What was asked for.

@@ -63,6 +63,8 @@ pub enum Effect {
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
+        /// Whether what it started ends with it. A user's own program is alone: what it started is the user's.
+        tree: bool,
     },
     /// Kill what is left of an agent's processes.
     Kill {
@@ -72,6 +74,8 @@ pub enum Effect {
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
+        /// Whether what it started is killed too.
+        tree: bool,
     },
     /// Make sure that a session's scratchpad and state folder are there.
     OpenSession {

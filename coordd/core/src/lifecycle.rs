@@ -261,8 +261,9 @@ pub(crate) fn exited(
     }
     // Not finished is a run in the middle, or mail that it was started for and has not read.
     let was_let_go = live.links.get(&agent.id).is_some_and(|link| link.told_to_stop);
-    let unfinished =
-        !run_ended && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go));
+    let unfinished = !agent.is_external()
+        && !run_ended
+        && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go));
     let (mut again, mut waits) = (false, false);
     match &agent.life {
         Life::Stopping { by, keep_mail } => {
@@ -280,6 +281,7 @@ pub(crate) fn exited(
             // Whoever keeps its mail and has not begun begins when the session goes on. Whoever may have begun a run without our
             // knowing must not go on with it later, when it is spoken to again.
             let owes = agent.owes_outcome() && !keep_mail;
+            may_have_begun &= !agent.is_external();
             if !run_ended && !waits && (agent.run_is_open() || owes || may_have_begun) {
                 end_run(durable, live, step, now, agent, agent.runs + 1, killed(by));
                 run_ended = true;

@@ -13,6 +13,8 @@ pub enum Role {
     Lead,
     /// Works on one task.
     Worker,
+    /// A program beside the session's own agents: it writes to them and is written to.
+    Peer,
 }
 
 /// Who asks.
@@ -26,11 +28,12 @@ pub enum Asker {
 
 impl Asker {
     /// Every asker there is, for tests that leave none out.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::User,
         Self::Agent(Role::Coordinator),
         Self::Agent(Role::Lead),
         Self::Agent(Role::Worker),
+        Self::Agent(Role::Peer),
     ];
 
     /// For messages.
@@ -40,6 +43,7 @@ impl Asker {
             Self::Agent(Role::Coordinator) => "a coordinator",
             Self::Agent(Role::Lead) => "a lead",
             Self::Agent(Role::Worker) => "a worker",
+            Self::Agent(Role::Peer) => "a peer",
         }
     }
 }
@@ -48,7 +52,8 @@ impl Asker {
 pub fn may(asker: Asker, kind: Kind) -> bool {
     match kind {
         Kind::Ping => true,
-        Kind::DaemonStatus
+        Kind::Join
+        | Kind::DaemonStatus
         | Kind::DaemonStop
         | Kind::SessionNew
         | Kind::SessionList
@@ -77,16 +82,16 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::Usage
         | Kind::Subscribe
         | Kind::Attach => asker == Asker::User,
-        Kind::Send | Kind::PeerList | Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => {
-            match asker {
-                Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
-                Asker::Agent(Role::Worker) => false,
-            }
-        }
+        Kind::Send | Kind::PeerList => asker != Asker::Agent(Role::Worker),
+        Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => match asker {
+            Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
+            Asker::Agent(Role::Worker | Role::Peer) => false,
+        },
         Kind::AgentSpawn => matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead)),
         Kind::StructuredOutput => asker == Asker::Agent(Role::Coordinator),
         Kind::PermissionAsk => matches!(asker, Asker::Agent(Role::Lead | Role::Worker)),
-        Kind::Acknowledge | Kind::RunEnded => asker != Asker::User,
+        Kind::Acknowledge => asker != Asker::User,
+        Kind::RunEnded => !matches!(asker, Asker::User | Asker::Agent(Role::Peer)),
     }
 }
 
@@ -142,6 +147,16 @@ mod tests {
             RunEnded,
         ];
         assert_eq!(allowed(Asker::Agent(Role::Lead)), want);
+    }
+
+    /// L-4: who only takes part can start, stop and answer nothing.
+    #[test]
+    fn l4_a_peer_may_write_and_read_and_nothing_else() {
+        use Kind::*;
+        assert_eq!(allowed(Asker::Agent(Role::Peer)), [Ping, Send, PeerList, Acknowledge]);
+        for asker in Asker::ALL {
+            assert_eq!(may(asker, Join), asker == Asker::User);
+        }
     }
 
     #[test]

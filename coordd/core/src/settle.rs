@@ -3,7 +3,7 @@
 //!
 //! | agent | and | then |
 //! |---|---|---|
-//! | `Down`, not parked | its session is live, and it has mail or a run in the middle | `Waiting` |
+//! | `Down`, not parked, not external | its session is live, and it has mail or a run in the middle | `Waiting` |
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
 //! | `Up` or `Down`, a lead | it has neither mail nor a run, and somebody outside wants to know | they are told |
@@ -72,7 +72,8 @@ fn should_wake(durable: &Durable, live: &Live, agent: &Agent) -> bool {
         durable.sessions.get(&agent.session).is_some_and(|it| it.state == SessionState::Live);
     let wants = !agent.mailbox.is_empty() || agent.run_is_open();
     let is_parked = agent.parked && !is_planted(Bug::A13);
-    is_live && !live.is_ending() && !is_parked && wants
+    // A program of the user's comes when the user starts it; its mail waits.
+    is_live && !live.is_ending() && !is_parked && !agent.is_external() && wants
 }
 
 fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {
@@ -163,7 +164,7 @@ fn workers_by_session<'a>(durable: &'a Durable, live: &Live) -> BTreeMap<&'a Ses
 
 /// The secret of an incarnation. Several agents may start in one turn with one moment's randomness; hashing it with who they
 /// are keeps whoever knows one secret from finding another.
-fn token_for(now: &Moment, agent: &Agent, incarnation: u32) -> String {
+pub(crate) fn token_for(now: &Moment, agent: &Agent, incarnation: u32) -> String {
     let mut hash = sha2::Sha256::new();
     hash.update(now.random);
     hash.update(agent.id.0.as_bytes());

@@ -75,7 +75,7 @@ pub(super) async fn spawn(
     };
     failpoint::reach(Point::AfterSpawn);
     tracing::info!(%agent, incarnation, pid = identity.pid, "an agent was started");
-    let process = recorded(&identity);
+    let process = identity.recorded();
     if !starting.end(&agent, incarnation) {
         // Stopped meanwhile. Gone means gone: the end is told when nothing of it is left (W-6).
         return kill(world, agent, incarnation, Some(process), Some(dir)).await;
@@ -160,24 +160,15 @@ async fn find(world: &World, agent: &AgentId, incarnation: u32) -> Option<Identi
             tokio::time::sleep(Duration::from_millis(FIND_AGAIN_MS)).await;
         }
         let Some(identity) = Identity::of_agent(&agent.0) else { continue };
-        let process = recorded(&identity);
+        let process = identity.recorded();
         world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
         return Some(identity);
     }
     None
 }
 
-/// A process as the core records it.
-fn recorded(identity: &Identity) -> Process {
-    Process {
-        pid: identity.pid,
-        start_ticks: identity.start_ticks,
-        boot_id: identity.boot_id.clone(),
-    }
-}
-
 /// A recorded process, to be looked for.
-fn identity_of(process: Process) -> Identity {
+pub(super) fn identity_of(process: Process) -> Identity {
     Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use coordd_core::Input;
 use proto::hello::Welcome;
+use proto::request::Request;
 use proto::response::Response;
 use proto::{Outcome, Reply};
 use tokio::io::{AsyncBufReadExt as _, BufReader, duplex};
@@ -16,7 +17,7 @@ fn served() -> (tokio::io::DuplexStream, mpsc::Receiver<Arrival>, tokio::task::J
     let (turn_out, turned_out) = oneshot::channel();
     let routes = Routes { reactor, hub, tmp: Arc::new(PathBuf::from("/tmp")) };
     let task = tokio::task::spawn(async move {
-        serve(PeerId(1), from, to, routes, turned_out).await;
+        serve(Other { peer: PeerId(1), pid: None }, from, to, routes, turned_out).await;
         drop(turn_out);
     });
     (ours, arrivals, task)

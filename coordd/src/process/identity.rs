@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use coordd_core::agent::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::table;
@@ -43,6 +44,11 @@ impl Identity {
             .filter(|it| !it.is_dead && table::carries(it.pid, crate::dir::euid(), &mark));
         let oldest = marked.min_by_key(|it| (it.start_ticks, it.pid))?;
         Some(Self { pid: oldest.pid, start_ticks: oldest.start_ticks, boot_id: boot_id() })
+    }
+
+    /// As the core records it.
+    pub(crate) fn recorded(&self) -> Process {
+        Process { pid: self.pid, start_ticks: self.start_ticks, boot_id: self.boot_id.clone() }
     }
 
     pub(crate) fn alive(&self) -> State {

@@ -8,6 +8,7 @@
 //! A process is known by its pid, the time of its start and the boot, never by its pid alone, and every signal goes
 //! through a pidfd that was checked against them. Nothing here decides whether a process should run.
 
+pub(crate) mod alone;
 pub(crate) mod descriptors;
 pub(crate) mod identity;
 pub(crate) mod kill;

@@ -60,13 +60,13 @@ impl<S: Store> Reactor<S> {
                 self.tell(peer, FromDaemon::Order(order));
             }
             Effect::Spawn { agent } => self.spawn(&agent),
-            Effect::Watch { agent, incarnation, process } => {
+            Effect::Watch { agent, incarnation, process, tree } => {
                 let dir = self.agent_dir(&agent);
-                self.jobs.push(Job::Watch { agent, incarnation, process, dir });
+                self.jobs.push(Job::Watch { agent, incarnation, process, tree, dir });
             }
-            Effect::Kill { agent, incarnation, process } => {
+            Effect::Kill { agent, incarnation, process, tree } => {
                 let dir = self.agent_dir(&agent);
-                self.jobs.push(Job::Kill { agent, incarnation, process, dir });
+                self.jobs.push(Job::Kill { agent, incarnation, process, tree, dir });
             }
             Effect::OpenSession { session, create } => self.open_session(&session, create),
             Effect::RemoveSession { session, scratchpad: _, team, peer, call } => {

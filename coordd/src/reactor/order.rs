@@ -82,10 +82,11 @@ pub(super) fn name(input: &Input) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::LookedUp;
 
     fn call(peer: u64, id: u64, request: Request) -> Arrival {
         let call = Box::new(proto::Call { id, key: None, request });
-        Arrival::Call { peer: PeerId(peer), call, definitions: Vec::new() }
+        Arrival::Call { peer: PeerId(peer), call, looked_up: LookedUp::default() }
     }
 
     fn stop() -> Request {

@@ -26,7 +26,7 @@ pub(crate) fn bootstrap(
             AgentLimits { turns: session.worker_turns, run_ms: session.worker_run_ms, tokens: 0 }
         }
         // A lead lives as long as its session; the user ends it.
-        Role::Coordinator | Role::Lead => AgentLimits::default(),
+        Role::Coordinator | Role::Lead | Role::Peer => AgentLimits::default(),
     };
     Bootstrap {
         agent: agent.id.to_string(),

@@ -91,6 +91,22 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::State, format!("session `{name}` has running agents"))
                 .hint(format!("coordctl stop {name}, or coordctl rm --force {name}"))
         }
+        Denial::Joined { path, pid } => {
+            let who = pid.map(|it| format!(" (process {it})")).unwrap_or_default();
+            say(Code::Exists, format!("another program{who} is {path} already"))
+                .hint(format!("end that program, or `coordctl stop {path}`, or join as a peer"))
+        }
+        Denial::NotExternal { path } => {
+            say(Code::State, format!("{path} is started by coordd; no other program can be it"))
+                .hint("join as a peer, or lead a session of your own: coordctl mcp --session NAME")
+        }
+        Denial::External { path } => say(
+            Code::State,
+            format!("{path} is a program of yours that joined; coordd cannot interrupt it"),
+        )
+        .hint("interrupt it where it runs"),
+        Denial::OutOfSight => say(Code::Failed, "coordd cannot see the process that wants to join")
+            .hint("run it on the same machine and in the same container as coordd"),
         Denial::NoSuchDefinition { given, known } => {
             say(Code::NotFound, format!("there is no agent type `{given}`"))
                 .hint(format!("agent types: {}", list(known)))

@@ -1,9 +1,11 @@
 //! Requests, as the core takes them.
 
+use crate::peer::LookedUp;
 use coordd_core::agent::Runtime;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
-use coordd_core::request::{Body, NewAgent, NewSession, Request, To};
+use coordd_core::request::{Body, Join, NewAgent, NewSession, Request, To};
+use coordd_core::role::Role;
 use coordd_core::session::Inbound;
 use coordd_core::task::TaskStatus;
 use proto::address::Address;
@@ -12,17 +14,19 @@ use proto::message;
 use proto::request::Request as Wire;
 use proto::view;
 
-/// The request, or why it says nothing. `definitions` are the user's own agent definitions, for a new session.
+/// The request, or why it says nothing. `looked_up` is what it needs from the system.
 #[expect(
     clippy::too_many_lines,
     reason = "one short arm for each request, and none may be forgotten"
 )]
-pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, ErrorBody> {
+pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorBody> {
     Ok(match wire {
         Wire::Ping {} => Request::Ping,
         Wire::DaemonStatus {} => Request::DaemonStatus,
         Wire::DaemonStop { keep_agents } => Request::DaemonStop { keep_agents },
-        Wire::SessionNew { session } => Request::SessionNew(new_session(*session, definitions)?),
+        Wire::SessionNew { session } => {
+            Request::SessionNew(new_session(*session, looked_up.definitions)?)
+        }
         Wire::SessionList {} => Request::SessionList,
         Wire::SessionShow { session } => Request::SessionShow { session },
         Wire::SessionStop { session } => Request::SessionStop { session },
@@ -31,6 +35,10 @@ pub(crate) fn request(wire: Wire, definitions: Vec<String>) -> Result<Request, E
             Request::SessionResume { session, mode_variable }
         }
         Wire::SessionRemove { session, force } => Request::SessionRemove { session, force },
+        Wire::Join { session, role, name } => {
+            let role = core_role(role);
+            Request::Join(Join { session, role, name, process: looked_up.process })
+        }
         Wire::Prompt { session, agent, text } => Request::Prompt { session, agent, text },
         Wire::Interrupt { session } => Request::Interrupt { session },
         Wire::Send { session, to, body, summary, notify_when_idle } => {
@@ -135,6 +143,16 @@ fn runtime(wire: proto::agent::Runtime) -> Runtime {
     match wire {
         proto::agent::Runtime::Native => Runtime::Native,
         proto::agent::Runtime::Claude => Runtime::Claude,
+        proto::agent::Runtime::External => Runtime::External,
+    }
+}
+
+fn core_role(wire: proto::agent::Role) -> Role {
+    match wire {
+        proto::agent::Role::Coordinator => Role::Coordinator,
+        proto::agent::Role::Lead => Role::Lead,
+        proto::agent::Role::Worker => Role::Worker,
+        proto::agent::Role::Peer => Role::Peer,
     }
 }
 

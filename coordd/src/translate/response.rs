@@ -6,6 +6,7 @@ use coordd_core::Core;
 use coordd_core::answer::{Answer, SendRow};
 use coordd_core::denial::Denial;
 use coordd_core::id::SessionId;
+use proto::hello::Credentials;
 use proto::message::{Receipt, SendResult};
 use proto::notification::Usage;
 use proto::response::{Response, UsageRow};
@@ -50,6 +51,23 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
                 restored,
                 restartable,
                 lost,
+            }
+        }
+        Answer::Joined(id) => {
+            let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
+            let of = durable.sessions.get(&it.session);
+            let of = of.ok_or_else(|| gone("session", &it.session))?;
+            Response::Joined {
+                credentials: Credentials {
+                    agent: it.id.to_string(),
+                    incarnation: it.incarnation,
+                    token: it.token.clone(),
+                    pid: it.process.as_ref().map(|it| it.pid).unwrap_or_default(),
+                },
+                name: it.name.to_string(),
+                role: view::role(it.role),
+                simple_tools: of.simple_tools,
+                session: view::session(core, of),
             }
         }
         Answer::Sent(rows) => {
@@ -170,6 +188,7 @@ fn rows(core: &Core, session: Option<&SessionId>) -> Response {
                 agent: agent.name.to_string(),
                 runs: agent.runs,
                 usage: used,
+                known: !agent.is_external(),
             });
         }
     }

@@ -36,6 +36,7 @@ pub(crate) fn role(it: Role) -> wire::Role {
         Role::Coordinator => wire::Role::Coordinator,
         Role::Lead => wire::Role::Lead,
         Role::Worker => wire::Role::Worker,
+        Role::Peer => wire::Role::Peer,
     }
 }
 
@@ -43,6 +44,7 @@ pub(crate) fn runtime(it: Runtime) -> wire::Runtime {
     match it {
         Runtime::Native => wire::Runtime::Native,
         Runtime::Claude => wire::Runtime::Claude,
+        Runtime::External => wire::Runtime::External,
     }
 }
 
@@ -148,6 +150,8 @@ pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
         Life::Down => AgentState::Stopped,
         Life::Waiting => AgentState::Waiting,
         Life::Stopping { .. } => AgentState::Stopping,
+        // What it does is not known, only that it is there.
+        Life::Up if it.is_external() && connected => AgentState::Idle,
         Life::Up if asks => AgentState::NeedsInput,
         Life::Up if !connected => AgentState::Starting,
         Life::Up if it.run_is_open() => AgentState::Running,

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! coordd-worker                         the agent process
+//! coordd-worker --mcp …                 joins a session and serves its tools on stdin and stdout; `coordctl mcp` runs it
 //! coordd-worker --mcp-pipe SOCKET       copies stdin and stdout to and from the socket, for programs that an agent starts
 //! coordd-worker --version
 //! coordd-worker --check-rehearsal FILE  whether a script can be played
@@ -21,10 +22,6 @@ mod failpoint;
 mod fake_daemon;
 mod framing;
 mod link;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for agents whose model is another program, which come next")
-)]
 mod mcp;
 mod memory;
 mod model;
@@ -64,6 +61,7 @@ fn main() -> ExitCode {
                 .nth(2)
                 .map_or_else(usage, |file| checked(check_rehearsal(&file)));
         }
+        Some("--mcp") => return mcp(std::env::args_os().skip(2)),
         Some("--mcp-pipe") => {
             return std::env::args_os()
                 .nth(2)
@@ -72,7 +70,7 @@ fn main() -> ExitCode {
         Some("--check-rules") => return checked(check_rules(std::env::args_os().skip(2))),
         Some(_) => return usage(),
     }
-    set_up_logs();
+    set_up_logs("info");
     match run() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Gone(reason)) => {
@@ -118,9 +116,9 @@ async fn live(mut boot: Bootstrap) -> anyhow::Result<Ending> {
     let orphan_limit = orphan_limit.or_else(|| std::env::var(ORPHAN_LIMIT_VARIABLE).ok());
     let link = Link::new(LinkConfig {
         socket: boot.socket.clone().into(),
-        credentials,
+        credentials: Some(credentials),
         orphan_limit: orphan_limit.and_then(|it| it.trim().parse().ok()).map(Duration::from_secs),
-        state_dir: boot.state_dir.clone().into(),
+        state_dir: Some(boot.state_dir.clone().into()),
     });
     watch_signals(link.orders()).context("cannot watch signals")?;
     let agent = Agent::new(boot, link.clone())?;
@@ -150,9 +148,9 @@ fn watch_signals(orders: Rc<Orders>) -> std::io::Result<()> {
 }
 
 /// Logs go to stderr, which coordd pointed at the agent's log file. `RUST_LOG` sets the level.
-fn set_up_logs() {
+fn set_up_logs(level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -164,6 +162,20 @@ fn set_up_logs() {
 fn print_version() -> ExitCode {
     println!("coordd-worker {}", env!("CARGO_PKG_VERSION"));
     ExitCode::SUCCESS
+}
+
+/// Its stdout is the client's: everything else goes to stderr, where clients keep a log.
+#[expect(clippy::print_stderr, reason = "whoever looks for why finds it there")]
+fn mcp(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    set_up_logs("warn,rmcp=error");
+    match mcp::external::run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = error.exit_code();
+            eprintln!("coordd: {:#}", anyhow::Error::from(error));
+            ExitCode::from(code)
+        }
+    }
 }
 
 fn mcp_pipe(socket: &Path) -> anyhow::Result<()> {

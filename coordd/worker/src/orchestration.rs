@@ -81,6 +81,7 @@ impl Verb {
         match role {
             Role::Coordinator => &Self::ALL,
             Role::Lead => &[Self::Agent, Self::ListPeers, Self::SendMessage, Self::TaskStop],
+            Role::Peer => &[Self::ListPeers, Self::SendMessage],
             Role::Worker => &[],
         }
     }

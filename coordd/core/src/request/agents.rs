@@ -41,7 +41,7 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     let agent_type = definition(session, &new.subagent_type)?;
     let name = name(call.durable, &session.id, &new)?;
     let runtime = new.runtime.unwrap_or(session.runtime);
-    check_runtime(runtime, &session.model)?;
+    check_runtime("runtime", runtime, &session.model)?;
     let mut agent = fresh(call.now, &session.id, name, Role::Worker);
     agent.runtime = runtime;
     agent.agent_type = agent_type;
@@ -94,8 +94,16 @@ fn check(new: &NewAgent) -> Result<(), Denial> {
 }
 
 /// Refuses what drives no agent, and a native one without a model.
-pub(super) fn check_runtime(runtime: Runtime, model: &str) -> Result<(), Denial> {
+pub(super) fn check_runtime(
+    field: &'static str,
+    runtime: Runtime,
+    model: &str,
+) -> Result<(), Denial> {
     match runtime {
+        Runtime::External => {
+            let why = "cannot be `external`: such a program joins by itself".to_owned();
+            Err(Denial::Invalid { field, why })
+        }
         Runtime::Native if model.is_empty() => {
             let why = "is missing: a native agent needs one".to_owned();
             Err(Denial::Invalid { field: "model", why })
@@ -157,6 +165,7 @@ pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
             Role::Coordinator => "coordinator",
             Role::Lead => "lead",
             Role::Worker => WORKER,
+            Role::Peer => "peer",
         }
         .to_owned(),
         description: String::new(),

@@ -27,6 +27,9 @@ pub(super) fn interrupt(
     session: &str,
 ) -> Verdict {
     let session = route::session(call.durable, session)?;
+    if let Some(lead) = call.durable.agents.get(&session.lead).filter(|it| it.is_external()) {
+        return Err(Denial::External { path: route::path(call.durable, lead) });
+    }
     if let Some(peer) = live.links.get(&session.lead).and_then(|link| link.peer) {
         step.effect(Effect::Order { peer, order: Order::Interrupt });
     }

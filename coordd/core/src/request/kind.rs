@@ -15,6 +15,7 @@ pub enum Kind {
     SessionStop,
     SessionResume,
     SessionRemove,
+    Join,
     Prompt,
     Interrupt,
     Send,
@@ -50,7 +51,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind there is.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::Ping,
         Self::DaemonStatus,
         Self::DaemonStop,
@@ -60,6 +61,7 @@ impl Kind {
         Self::SessionStop,
         Self::SessionResume,
         Self::SessionRemove,
+        Self::Join,
         Self::Prompt,
         Self::Interrupt,
         Self::Send,
@@ -105,6 +107,7 @@ impl Kind {
             Self::SessionStop => "session_stop",
             Self::SessionResume => "session_resume",
             Self::SessionRemove => "session_remove",
+            Self::Join => "join",
             Self::Prompt => "prompt",
             Self::Interrupt => "interrupt",
             Self::Send => "send",
@@ -153,6 +156,7 @@ impl Request {
             Self::SessionStop { .. } => Kind::SessionStop,
             Self::SessionResume { .. } => Kind::SessionResume,
             Self::SessionRemove { .. } => Kind::SessionRemove,
+            Self::Join(_) => Kind::Join,
             Self::Prompt { .. } => Kind::Prompt,
             Self::Interrupt { .. } => Kind::Interrupt,
             Self::Send { .. } => Kind::Send,

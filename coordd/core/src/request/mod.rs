@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod control;
+mod joining;
 mod kind;
 pub mod outside;
 pub mod permissions;
@@ -23,6 +24,7 @@ use crate::{Durable, Effect, Live, Moment, Step};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use joining::Join;
 pub use kind::Kind;
 
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
@@ -50,6 +52,7 @@ pub enum Request {
         session: String,
         force: bool,
     },
+    Join(Join),
     Prompt {
         session: String,
         agent: Option<String>,
@@ -307,6 +310,7 @@ pub(crate) fn answer(
         Request::SessionRemove { session, force } => {
             sessions::remove(call, live, step, &session, force)
         }
+        Request::Join(join) => joining::join(call, live, step, join),
         Request::Prompt { session, agent, text } => {
             sending::prompt(call, live, step, &session, agent.as_deref(), text)
         }

@@ -20,9 +20,12 @@ pub(super) fn acknowledge(
     run: u32,
 ) -> Verdict {
     let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
-    if run == 0 {
-        return Err(counts_from_1());
-    }
+    let run = match run {
+        // Nobody knows when an external one works: it has no runs.
+        _ if agent.is_external() => 0,
+        0 => return Err(counts_from_1()),
+        run => run,
+    };
     // Only what is in its own mailbox; repeated acknowledgements find nothing and change nothing.
     let mut own: Vec<_> = messages.iter().filter(|id| agent.has_mail(**id)).copied().collect();
     own.sort_unstable();
@@ -61,6 +64,10 @@ pub(super) fn run_ended(
     outcome: Outcome,
 ) -> Verdict {
     let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
+    if agent.is_external() {
+        let why = "is of an agent without runs: its process is a program of the user's".to_string();
+        return Err(Denial::Invalid { field: "run", why });
+    }
     if run == 0 {
         return Err(counts_from_1());
     }

@@ -191,6 +191,10 @@ fn meaning(
 /// What the sender is told about one accepted message.
 pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> SendRow {
     let note = match to.life {
+        Life::Down | Life::Waiting | Life::Stopping { .. } if to.is_external() => {
+            "it is not connected; it reads the message when its program joins again"
+        }
+        Life::Up if to.is_external() => "it reads the message when it next asks for its messages",
         Life::Down => "it is not running; the message resumes it",
         Life::Waiting => "it waits for a place; it reads the message when it starts",
         Life::Stopping { .. } => "it is being stopped; the message resumes it afterwards",

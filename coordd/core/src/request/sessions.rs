@@ -2,7 +2,7 @@
 
 use super::control::one_or_all;
 use super::{Call, NewSession, Said, Verdict, agents, sending};
-use crate::agent::{Agent, Life};
+use crate::agent::{Agent, Life, Runtime};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -31,7 +31,7 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
         return Err(Denial::Full { what: "sessions", max: limits::SESSIONS_MAX });
     }
     let mode = mode::choose(new.mode.as_deref(), new.mode_variable.as_deref())?;
-    check(&new)?;
+    check(&new, mode)?;
     let name = name(call.durable, &new)?;
     let id = SessionId::from_random(&call.now.random);
     let mut lead = agents::fresh(
@@ -85,7 +85,7 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
     Ok(Said::Now(Answer::Session(id)))
 }
 
-fn check(new: &NewSession) -> Result<(), Denial> {
+fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
     if !new.cwd.starts_with('/') {
         return Err(Denial::Invalid { field: "cwd", why: "must be an absolute path".to_owned() });
     }
@@ -98,8 +98,14 @@ fn check(new: &NewSession) -> Result<(), Denial> {
     if let Some((field, len, max)) = bounds.into_iter().find(|(_, len, max)| len > max) {
         return Err(Denial::TooLarge { field, len, max });
     }
-    for runtime in [new.runtime, new.lead_runtime] {
-        agents::check_runtime(runtime, &new.model)?;
+    agents::check_runtime("runtime", new.runtime, &new.model)?;
+    // An external lead comes by itself.
+    if new.lead_runtime != Runtime::External {
+        agents::check_runtime("lead_runtime", new.lead_runtime, &new.model)?;
+    } else if mode != Mode::Coordinator {
+        let why =
+            "`external` is for mode coordinator: such a lead has coordd's tools only".to_owned();
+        return Err(Denial::Invalid { field: "lead_runtime", why });
     }
     Ok(())
 }

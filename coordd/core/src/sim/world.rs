@@ -237,7 +237,7 @@ impl World {
                 let incarnation = self.committed.agents.get(&agent).map(|it| it.incarnation);
                 self.starting.extend(incarnation.map(|it| (agent, it)));
             }
-            Effect::Watch { agent, incarnation, process } => {
+            Effect::Watch { agent, incarnation, process, tree: _ } => {
                 self.watch(agent, incarnation, process.as_ref());
             }
             Effect::Kill { agent, incarnation, .. } => {

@@ -6,6 +6,8 @@
 )]
 
 mod agents;
+#[cfg(feature = "coordinator")]
+mod joining;
 mod journal;
 mod lifecycle;
 mod messages;

@@ -67,7 +67,7 @@ async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
     let hello = ToDaemon::Hello(Hello {
         protocol: PROTOCOL,
         program: concat!("coordd-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
-        agent: Some(shared.config.credentials.clone()),
+        agent: shared.config.credentials.clone(),
     });
     let bytes = codec.encode(&hello).map_err(|error| Ended::early(error.to_string()))?;
     stream.write_all(&bytes).await.map_err(|error| Ended::early(error.to_string()))?;

@@ -46,11 +46,12 @@ const SETTLED_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct LinkConfig {
     pub(crate) socket: PathBuf,
-    pub(crate) credentials: Credentials,
+    /// None for the user, in whose name a program joins.
+    pub(crate) credentials: Option<Credentials>,
     /// How long to go on without a daemon; without bound when missing (D-7).
     pub(crate) orphan_limit: Option<Duration>,
-    /// Without this folder the session is gone, and the agent with it.
-    pub(crate) state_dir: PathBuf,
+    /// Without this folder the session is gone, and the agent with it. A program that joined has none.
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 /// Why a call has no response.
@@ -218,7 +219,7 @@ impl Link {
             if self.shared.config.orphan_limit.is_some_and(|it| alone_since.elapsed() >= it) {
                 return self.give_up("coordd has been away for too long".to_owned());
             }
-            if !self.shared.config.state_dir.is_dir() {
+            if self.shared.config.state_dir.as_ref().is_some_and(|it| !it.is_dir()) {
                 return self.give_up("the agent's folder no longer exists".to_owned());
             }
             sleep(backoff.next()).await;

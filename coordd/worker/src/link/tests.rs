@@ -12,14 +12,14 @@ use crate::fake_daemon::{FakeDaemon, PATIENCE};
 fn config(folder: &Path) -> LinkConfig {
     LinkConfig {
         socket: folder.join("s"),
-        credentials: Credentials {
+        credentials: Some(Credentials {
             agent: "a1".to_owned(),
             incarnation: 3,
             token: "t0ken".to_owned(),
             pid: 7,
-        },
+        }),
         orphan_limit: None,
-        state_dir: folder.to_owned(),
+        state_dir: Some(folder.to_owned()),
     }
 }
 
@@ -158,7 +158,8 @@ async fn d7_an_orphan_ends_itself_when_a_limit_is_set_or_its_folder_is_gone() {
     let limited = LinkConfig { orphan_limit, ..config(folder.path()) };
     let reason = with_link(limited, async |link| link.gone().await).await;
     assert_eq!(reason, "coordd has been away for too long");
-    let homeless = LinkConfig { state_dir: folder.path().join("gone"), ..config(folder.path()) };
+    let homeless =
+        LinkConfig { state_dir: Some(folder.path().join("gone")), ..config(folder.path()) };
     let reason = with_link(homeless, async |link| link.gone().await).await;
     assert_eq!(reason, "the agent's folder no longer exists");
 }

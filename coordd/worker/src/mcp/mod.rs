@@ -8,10 +8,12 @@
 //! Lines, protocol versions and cancelling are rmcp's; here are the bounds. Nothing in this folder knows what a tool does or who
 //! may call it: that is the backend's, and behind it the daemon's. What goes to the client is protocol alone; logs go to stderr.
 
+mod mailbox;
 mod requests;
 mod server;
 mod transport;
 
+pub(crate) mod external;
 pub(crate) mod pipe;
 
 use std::rc::Rc;

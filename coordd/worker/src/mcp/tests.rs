@@ -374,9 +374,9 @@ async fn c1_a_call_is_a_request_of_the_agent() {
             Credentials { agent: "a1".into(), incarnation: 1, token: "t".into(), pid: 1 };
         let link = Link::new(LinkConfig {
             socket,
-            credentials,
+            credentials: Some(credentials),
             orphan_limit: None,
-            state_dir: folder.path().into(),
+            state_dir: Some(folder.path().into()),
         });
         spawn_local(link.clone().keep());
         let definitions = definition::offered(Mode::Normal, false, None);

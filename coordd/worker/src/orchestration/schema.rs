@@ -107,7 +107,9 @@ fn agent(audience: Audience<'_>) -> Value {
     let types: Vec<&str> = audience.definitions.iter().map(|it| it.name.as_str()).collect();
     let background = match audience.role {
         Role::Coordinator => "Workers always run in the background.",
-        Role::Lead | Role::Worker => "Return at once; the outcome comes later as a notification.",
+        Role::Lead | Role::Worker | Role::Peer => {
+            "Return at once; the outcome comes later as a notification."
+        }
     };
     object(
         &json!({

@@ -45,6 +45,10 @@ impl Kit {
             Role::Coordinator => (coordinator_prompt()?, full.only(&[])),
             Role::Lead => (LEAD.to_owned(), ToolPool::new(false)),
             Role::Worker => worker(boot, &definitions, full)?,
+            Role::Peer => {
+                let reason = "a peer is a program of the user's, and no process of coordd's";
+                return Err(Shortfall::failed(FailureClass::Fatal, reason));
+            }
         };
         let mut system = vec![SystemPart { text: prompt.trim_end().to_owned(), cache: false }];
         if boot.role != Role::Coordinator {

@@ -205,7 +205,7 @@ impl Agent {
     fn first_moment(&self) -> Moment {
         let conversation = self.memory.conversation();
         match self.boot.role {
-            Role::Coordinator | Role::Lead => Moment::Idle,
+            Role::Coordinator | Role::Lead | Role::Peer => Moment::Idle,
             Role::Worker if !conversation.has_input() => Moment::Task,
             Role::Worker => {
                 let (status, reason) = match &conversation.so_far().ended {

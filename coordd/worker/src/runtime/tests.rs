@@ -96,14 +96,14 @@ impl World {
     fn start(&self) -> Process {
         let link = Link::new(LinkConfig {
             socket: self.boot.socket.clone().into(),
-            credentials: Credentials {
+            credentials: Some(Credentials {
                 agent: self.boot.agent.clone(),
                 incarnation: self.boot.incarnation,
                 token: self.boot.token.clone(),
                 pid: 1,
-            },
+            }),
             orphan_limit: None,
-            state_dir: self.boot.state_dir.clone().into(),
+            state_dir: Some(self.boot.state_dir.clone().into()),
         });
         let agent = Agent::new(self.boot.clone(), link.clone()).unwrap();
         let connection = tokio::task::spawn_local(link.keep());

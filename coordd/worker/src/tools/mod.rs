@@ -33,7 +33,7 @@ use serde_json::Value;
 pub(crate) use self::{
     bounded::cut,
     context::{StopSwitch, ToolContext},
-    input::{InputError, check_fields},
+    input::{InputError, check_fields, parse as parse_input},
     process_tree::become_subreaper,
 };
 

@@ -219,9 +219,9 @@ async fn a_second_process_of_an_agent_is_refused() {
         let (_process, peer) = world.connect().await;
         let link = Link::new(LinkConfig {
             socket: world.path("s"),
-            credentials: peer.hello.clone().unwrap().agent.unwrap(),
+            credentials: peer.hello.clone().unwrap().agent,
             orphan_limit: None,
-            state_dir: world.path("state"),
+            state_dir: Some(world.path("state")),
         });
         let refused = Agent::new(world.boot.clone(), link).err().unwrap();
         assert!(matches!(refused, TranscriptError::Locked { .. }), "{refused}");

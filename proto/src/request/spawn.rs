@@ -1,0 +1,31 @@
+//! What starts a worker.
+
+use crate::agent::Runtime;
+use serde::{Deserialize, Serialize};
+
+/// How a worker is started (C-7). Unknown fields are refused at the tool, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NewAgent {
+    /// In a few words, for lists.
+    pub description: String,
+    /// The task, whole: the worker sees nothing else.
+    pub prompt: String,
+    /// The definition; empty means the mode's default.
+    #[serde(default)]
+    pub subagent_type: String,
+    /// Its name; empty for one made of the description.
+    #[serde(default)]
+    pub name: String,
+    /// What drives it; none means what the session says.
+    #[serde(default)]
+    pub runtime: Option<Runtime>,
+    /// Ignored in coordinator mode, and the answer says so (C-6).
+    #[serde(default)]
+    pub model: String,
+    /// research, synthesis, implementation, verification, or empty.
+    #[serde(default)]
+    pub phase: String,
+    /// Wait for the end of the run and answer with its result (F-1).
+    #[serde(default)]
+    pub wait: bool,
+}
