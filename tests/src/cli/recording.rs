@@ -203,13 +203,17 @@ fn is_moment(name: &str) -> bool {
 /// What the lines of a recording look like: for each kind of line, the names of all that stands in it.
 pub fn shapes(lines: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut of_shell = BTreeSet::new();
     for line in lines {
         let (way, line) = line.as_object().and_then(|it| it.iter().next()).expect("a way");
         let word = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
         let of_response = line["response"]["subtype"].as_str().unwrap_or_default();
         let kind = format!("{way} {}/{}{of_response}", word("type"), word("subtype"));
-        // It comes when the machine is slow.
-        if kind.contains("tool_progress") {
+        // What takes a while is told to go on, which depends on the machine.
+        if line["task_type"] == "local_bash" {
+            of_shell.insert(word("task_id"));
+        }
+        if kind.contains("tool_progress") || of_shell.contains(&word("task_id")) {
             continue;
         }
         names(line, String::new(), shapes.entry(kind).or_default());
