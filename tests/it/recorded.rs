@@ -34,7 +34,7 @@ fn every_scene_has_its_recording_and_nothing_else_is_there() {
         assert!(lines.len() > 1, "{scene:?}");
         for line in lines {
             let ways: Vec<_> = line.as_object().unwrap().keys().cloned().collect();
-            let known = ["in", "out", "wire", "registry", "exit"];
+            let known = ["in", "out", "wire", "registry", "mcp", "exit"];
             assert!(ways.len() == 1 && known.contains(&ways[0].as_str()), "{line}");
         }
     }

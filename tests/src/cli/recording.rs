@@ -97,7 +97,10 @@ impl Cleaner {
         let as_name: String =
             path.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
         let sandbox =
-            vec![(path, "/sandbox"), (as_name, "-sandbox"), (url.to_owned(), "http://model")];
+            vec![(path, "/sandbox"), (as_name, "-sandbox"), (url.to_owned(), "http://model")]
+                .into_iter()
+                .filter(|(what, _)| !what.is_empty())
+                .collect();
         Self {
             sandbox,
             ids: Regex::new(concat!(
@@ -131,6 +134,7 @@ impl Cleaner {
                 Value::Number(it) if is_moment(name) && it.is_f64() => json!(0.5),
                 Value::Number(_) if is_moment(name) => json!(1),
                 Value::String(_) if is_moment(name) => json!("1"),
+                Value::String(_) if is_of_makers(name, fields) => json!(CUT),
                 Value::String(id) if IDS.contains(&name.as_str()) => json!(self.id("id", id)),
                 other => self.value(other),
             };
@@ -187,6 +191,11 @@ impl Cleaner {
         self.known.insert(id.to_owned(), dummy.clone());
         dummy
     }
+}
+
+/// What a program says about itself and its makers.
+fn is_of_makers(name: &str, fields: &Map<String, Value>) -> bool {
+    fields.contains_key("websiteUrl") && ["description", "title", "websiteUrl"].contains(&name)
 }
 
 /// Whether a text can be kept, for its length or its kind: a path, or what goes over a socket.

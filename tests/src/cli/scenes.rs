@@ -1,6 +1,7 @@
 //! Scenes that are recorded: short exchanges of each kind that a driver of Claude Code has to understand.
 
 mod conversations;
+mod mcp;
 mod peers;
 
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use serde_json::{Value, json};
 
 use super::peer;
 use super::recording::Cleaner;
-use super::{Cli, Headless, Model, Script};
+use super::{Cli, Headless, Model, Script, Shown};
 use crate::sandbox::Sandbox;
 
 /// One exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene {
+    /// The version of Claude Code; another CLI stands there with its name.
     pub version: &'static str,
     /// The name of its recording.
     pub name: &'static str,
@@ -51,6 +53,9 @@ pub const SCENES: &[Scene] = &[
     Scene { version: "2.1.332", name: "background", play: conversations::background },
     Scene { version: "2.1.332", name: "schema", play: conversations::schema },
     Scene { version: "2.1.332", name: "mcp-failed", play: conversations::mcp_failed },
+    Scene { version: "2.1.332", name: "mcp", play: mcp::claude },
+    Scene { version: "inspector-2.12.0", name: "mcp", play: mcp::inspector },
+    Scene { version: "gemini-0.61.0", name: "mcp", play: mcp::gemini },
     Scene { version: "2.1.332", name: "peer-in", play: peers::peer_in },
     Scene { version: "2.1.332", name: "peer-out", play: peers::peer_out },
     Scene { version: "2.1.332", name: "peer-held", play: peers::peer_held },

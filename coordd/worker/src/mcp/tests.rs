@@ -212,6 +212,47 @@ async fn l4_a_client_of_another_make_lists_and_calls() {
     .await;
 }
 
+/// L-4: what clients really say, as the tests of the CLIs recorded it.
+#[tokio::test]
+async fn l4_every_recorded_client_is_served() {
+    for name in ["2.1.332", "inspector-2.12.0", "gemini-0.61.0"] {
+        let file = format!("{}/../../tests/data/cli/{name}/mcp.jsonl", env!("CARGO_MANIFEST_DIR"));
+        let recorded = std::fs::read_to_string(file).unwrap();
+        let lines = recorded.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
+        let lines = lines.filter_map(|it| it.get("mcp").cloned());
+        local(async {
+            let mut raw = Raw::new();
+            let mut called = 0;
+            for line in lines {
+                raw.say(&line).await;
+                if line.get("id").is_none() {
+                    continue;
+                }
+                let answer = raw.hear().await;
+                assert_eq!(answer["id"], line["id"], "{name}: {answer}");
+                let result = &answer["result"];
+                match line["method"].as_str().unwrap() {
+                    "initialize" => {
+                        assert_eq!(result["protocolVersion"], line["params"]["protocolVersion"]);
+                    }
+                    "tools/list" => assert_eq!(result["tools"][0]["name"], "echo", "{name}"),
+                    "tools/call" => {
+                        let input = line["params"]["arguments"].to_string();
+                        assert_eq!(result["content"][0]["text"], input, "{name}: {answer}");
+                        called += 1;
+                    }
+                    // The next version of the protocol. Whoever asks goes on with one that both know.
+                    "server/discover" => assert!(answer["error"].is_object(), "{name}: {answer}"),
+                    other => panic!("{name}: nobody has said yet what becomes of {other}"),
+                }
+            }
+            assert_eq!(called, 1, "{name}");
+            raw.close().await.unwrap();
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn l4_what_the_server_does_not_know_is_an_error_and_no_end() {
     local(async {
