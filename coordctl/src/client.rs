@@ -176,6 +176,7 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::InboundSet { .. }
         | Request::StructuredOutput { .. }
         | Request::TeamCreate { .. }
+        | Request::TeamInvite { .. }
         | Request::TaskCreate { .. }
         | Request::TaskUpdate { .. }
         | Request::Acknowledge { .. }

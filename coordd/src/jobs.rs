@@ -4,6 +4,7 @@
 //! run one after the other, so that a write never overtakes a removal. Each says how it went as an input.
 
 mod files;
+mod inboxes;
 mod joined;
 mod processes;
 
@@ -11,8 +12,10 @@ use crate::limits;
 use crate::paths::{Paths, StateDir};
 use crate::peer::Handle;
 use crate::reactor::Arrival;
+use crate::team_files::TeamFiles;
+use crate::team_files::inbox::Letter;
 use crate::translate;
-use coordd_core::agent::Process;
+use coordd_core::agent::{Process, Runtime};
 use coordd_core::id::{AgentId, MessageId, SessionId};
 use coordd_core::name::Name;
 use coordd_core::{Core, Input};
@@ -63,6 +66,7 @@ pub(crate) enum Job {
     },
     Session(SessionJob),
     Team(TeamJob),
+    Inbox(InboxJob),
 }
 
 /// Something to do with a session's files.
@@ -105,6 +109,36 @@ pub(crate) enum TeamJob {
         tmp: Option<String>,
         reply: Option<ReplyTo>,
     },
+}
+
+/// Something to do with the inboxes of members in terminals.
+#[derive(Debug)]
+pub(crate) enum InboxJob {
+    /// The inboxes are to be like this. Answered by [`Arrival::InboxesServed`].
+    Serve(Box<TeamInboxes>),
+    /// This was taken over from an inbox, and is to be taken out of it.
+    Taken { team: Name, inbox: String, key: String },
+}
+
+/// The inboxes of a team, as they are to be.
+#[derive(Clone, Debug)]
+pub(crate) struct TeamInboxes {
+    pub(crate) team: Name,
+    /// What is for members in terminals.
+    pub(crate) terminals: Vec<Terminal>,
+    /// All others by the names of their files: what is left for them is read here.
+    pub(crate) ours: Vec<(String, AgentId)>,
+}
+
+/// A member in a terminal.
+#[derive(Clone, Debug)]
+pub(crate) struct Terminal {
+    pub(crate) agent: AgentId,
+    pub(crate) name: String,
+    /// Its process, as far as the core knows.
+    pub(crate) process: Option<Process>,
+    /// The beginning of its mailbox.
+    pub(crate) letters: Vec<(MessageId, Letter)>,
 }
 
 /// The way to the jobs. It never blocks.
@@ -154,7 +188,9 @@ impl World {
 pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
     let mut running = JoinSet::new();
     let starts = Arc::new(Semaphore::new(limits::SPAWNS_AT_ONCE_MAX));
-    let files = files::Files::start(world.clone());
+    let team_files = Arc::new(TeamFiles::new(&world.paths.home));
+    let files = files::Files::start(world.clone(), Arc::clone(&team_files));
+    let inboxes = inboxes::Inboxes::start(world.clone(), team_files);
     let starting = processes::Starting::default();
     while let Some(job) = jobs.recv().await {
         while running.try_join_next().is_some() {}
@@ -196,6 +232,7 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
             // Never waited for here: a slow disk must not hold up a kill.
             Job::Session(job) => files.push(files::FileJob::Session(job)),
             Job::Team(job) => files.push(files::FileJob::Team(job)),
+            Job::Inbox(job) => inboxes.push(job),
         }
     }
 }
@@ -258,16 +295,20 @@ pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskF
                 agent.agent_type.clone()
             },
             model: match agent.runtime {
-                coordd_core::agent::Runtime::Native => {
-                    translate::view::model(session).map(|it| it.name)
-                }
-                coordd_core::agent::Runtime::Claude | coordd_core::agent::Runtime::External => None,
+                Runtime::Native => translate::view::model(session).map(|it| it.name),
+                Runtime::Claude | Runtime::External => None,
+                Runtime::Terminal => known.map(|it| it.model.clone()),
             }
             .unwrap_or_default(),
             joined_at: agent.created_ms.max(team.created_ms),
             tmux_pane_id: known.map(|it| it.tmux_pane_id.clone()).unwrap_or_default(),
             cwd: session.cwd.clone(),
-            is_active: agent.is_active(),
+            // A terminal says it itself.
+            is_active: if agent.runtime == Runtime::Terminal {
+                known.is_some_and(|it| it.is_active)
+            } else {
+                agent.is_active()
+            },
             unknown: known.map(|it| it.unknown.clone()).unwrap_or_default(),
         });
     }

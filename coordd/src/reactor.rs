@@ -75,6 +75,8 @@ pub(crate) enum Arrival {
     Degraded(String),
     /// A team's files were written; if it changed meanwhile they are written again.
     TeamWritten(Name),
+    /// A team's inboxes were served; if there is more for them meanwhile they are served again.
+    InboxesServed(Name),
     /// Somebody wants to know whether the loop still turns.
     Alive(tokio::sync::oneshot::Sender<()>),
 }
@@ -148,6 +150,7 @@ impl<S: Store> Reactor<S> {
         }
         ends |= self.finish(batch)?;
         self.write_teams();
+        self.serve_inboxes();
         self.compact();
         self.say_status();
         if ends {
@@ -235,7 +238,10 @@ impl<S: Store> Reactor<S> {
             }
             Arrival::Degraded(text) => self.degrade(text),
             Arrival::TeamWritten(team) => {
-                self.teams.written(&team);
+                self.teams.files.written(&team);
+            }
+            Arrival::InboxesServed(team) => {
+                self.teams.inboxes.written(&team);
             }
             Arrival::Alive(asker) => {
                 // Whoever asked may have given up.

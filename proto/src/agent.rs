@@ -90,6 +90,8 @@ pub enum Runtime {
     /// A program of the user's that joined by itself ([`crate::request::Request::Join`]). coordd does not start it, and knows
     /// nothing of its runs.
     External,
+    /// Claude Code in a terminal, which its user starts and ends. Made by an invitation into a team alone.
+    Terminal,
 }
 
 impl Runtime {
@@ -100,6 +102,7 @@ impl Runtime {
             Self::Native => "native",
             Self::Claude => "claude",
             Self::External => "external",
+            Self::Terminal => "terminal",
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod notification;
 pub mod request;
 pub mod response;
 pub mod team;
+pub mod teammate;
 pub mod view;
 
 use serde::{Deserialize, Serialize};

@@ -226,6 +226,17 @@ pub enum Request {
         team: String,
     },
 
+    /// Makes a member of a team that the user starts in a terminal (T-2). A name that is such a member's already means that
+    /// one. Answers with `invited`.
+    TeamInvite {
+        /// The team or session.
+        team: String,
+        /// Its name, new in the session.
+        name: String,
+        /// What it is for.
+        #[serde(default)]
+        description: String,
+    },
     /// Adds a task to a team's list (T-4). Answers with `task`.
     TaskCreate {
         /// The team or session.

@@ -9,6 +9,7 @@ use crate::view::{
     AgentView, DaemonView, HeldView, PeerView, PermissionView, SessionView, TaskView, TeamView,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One response; [`crate::request::Request`] says which comes to what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,6 +132,21 @@ pub enum Response {
     Agent {
         /// It.
         agent: AgentView,
+    },
+    /// A member that the user starts in a terminal.
+    Invited {
+        /// It.
+        agent: AgentView,
+        /// Its team.
+        team: String,
+        /// The id of the session that leads the team.
+        session: String,
+        /// Where it is to work.
+        cwd: String,
+        /// What its environment must have.
+        env: BTreeMap<String, String>,
+        /// The program and its arguments; more may follow.
+        command: Vec<String>,
     },
     /// A page of a transcript.
     Transcript {

@@ -39,5 +39,6 @@ mod sessions;
 mod socket;
 mod stop;
 mod systemd;
+mod teammates;
 mod teams;
 mod tidy;

@@ -37,6 +37,7 @@ pub mod rehearsal;
 pub mod sandbox;
 pub mod story;
 pub mod stubborn;
+pub mod teammate;
 pub mod wait;
 
 pub use agents::{Agents, FakeAgent};

@@ -123,7 +123,7 @@ fn bare(
     context.call(words(agent.session, agent.id, text, summary))
 }
 
-pub(super) fn row(it: &SendResult) -> anyhow::Result<()> {
+pub(crate) fn row(it: &SendResult) -> anyhow::Result<()> {
     match it {
         SendResult::Accepted { to, id, ahead, note, request_id } => {
             let mut text = format!("{} to {}: {}", line(id), line(to), line(note));
@@ -143,7 +143,7 @@ pub(super) fn row(it: &SendResult) -> anyhow::Result<()> {
 }
 
 /// 0 when all took it, 3 when all refused, 1 when some did (M-5).
-fn exit(response: &Response) -> Exit {
+pub(crate) fn exit(response: &Response) -> Exit {
     let Response::Sent { results } = response else { return Exit::Failed };
     let refused = results.iter().filter(|it| matches!(it, SendResult::Refused { .. })).count();
     match refused {

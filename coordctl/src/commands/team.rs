@@ -1,5 +1,7 @@
 //! `coordctl team`: a session's team.
 
+mod member;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::push;
@@ -9,7 +11,7 @@ use crate::{expect, format, output, words};
 use proto::request::Request;
 use proto::view::TeamView;
 
-/// Make, show, list or delete teams.
+/// Make, show, list or delete teams, and invite members.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: coordctl team create dates date-fixers --description \"mends the dates\""
@@ -43,6 +45,16 @@ enum Verb {
     },
     /// List teams.
     Ls,
+    /// Make a member that you start in a terminal, and print the command that starts it.
+    ///
+    /// Example: coordctl team invite dates m1 --description "tries it by hand"
+    Invite(member::Invite),
+    /// Ask a member to end.
+    Shutdown(member::Shutdown),
+    /// Approve a member's plan.
+    Approve(member::Approve),
+    /// Send a member's plan back.
+    Reject(member::Reject),
 }
 
 pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
@@ -56,6 +68,10 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         Verb::Delete { team } => return delete(context, team),
         Verb::Show { team } => Request::TeamShow { team },
         Verb::Ls => return ls(context),
+        Verb::Invite(args) => return member::invite(context, args),
+        Verb::Shutdown(args) => return member::shutdown(context, args),
+        Verb::Approve(args) => return member::approve(context, args),
+        Verb::Reject(args) => return member::reject(context, args),
     };
     let response = context.call(request)?;
     output::respond(context, &response, || {

@@ -100,6 +100,8 @@ pub enum Runtime {
     Claude,
     /// A program of the user's that joined by itself. It is never started from here, and what it does between its calls is unknown.
     External,
+    /// Claude Code in a terminal, which its user starts and ends; see [`crate::terminal`].
+    Terminal,
 }
 
 impl Runtime {
@@ -251,12 +253,19 @@ impl Agent {
     /// Whether it works, waits for a place, or is being ended.
     pub fn is_active(&self) -> bool {
         match self.life {
-            Life::Down => false,
+            // Its process is none of ours: it works while a run is open.
+            Life::Down => self.runtime == Runtime::Terminal && self.run_is_open(),
             Life::Up if self.is_external() => false,
             Life::Waiting | Life::Stopping { .. } => true,
             // A worker's process is there for its run; a lead's also waits between runs.
             Life::Up => self.role == Role::Worker || self.run_is_open() || !self.mailbox.is_empty(),
         }
+    }
+
+    /// Whether it is there to be spoken to without being started.
+    pub fn is_there(&self) -> bool {
+        let in_terminal = self.runtime == Runtime::Terminal && self.process.is_some();
+        self.role != Role::Worker || self.is_active() || in_terminal
     }
 
     /// Whether it is in the middle of a run.

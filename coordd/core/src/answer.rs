@@ -43,6 +43,7 @@ pub enum Answer {
         reason: String,
         rule: String,
     },
+    Invited(AgentId),
     Permissions(Vec<PermissionId>),
     Team(Name),
     Teams,

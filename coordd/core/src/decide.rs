@@ -11,12 +11,15 @@ use crate::planted::{Bug, is_planted};
 use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker, Role};
-use crate::{Durable, Effect, Live, Moment, Record, Step, handing, lifecycle, limits, outside};
+use crate::{
+    Durable, Effect, Live, Moment, Record, Step, handing, lifecycle, limits, outside, terminal,
+};
 use alloc::borrow::ToOwned as _;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
+#[expect(clippy::too_many_lines, reason = "one short arm for each input")]
 pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {
     let mut step = Step::default();
     watch_clocks(live, now);
@@ -82,6 +85,16 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
         }
         Input::Handed { outgoing, failed } => {
             handing::handed(durable, &mut step, now, outgoing, failed.as_deref());
+        }
+        Input::InboxWritten { agent, messages } => {
+            terminal::written(durable, &mut step, now, &agent, &messages);
+        }
+        Input::InboxRead { agent, messages } => {
+            terminal::read(durable, live, &mut step, now, &agent, &messages);
+        }
+        Input::InboxLeft(left) => terminal::left(durable, live, &mut step, now, *left),
+        Input::TerminalSeen { agent, process } => {
+            terminal::seen(durable, live, &mut step, now, &agent, process);
         }
         Input::Terminate { keep_agents } => terminate(durable, live, &mut step, now, keep_agents),
         Input::Tick => tick(durable, live, &mut step, now),
@@ -289,6 +302,7 @@ fn grows(kind: Kind) -> bool {
             | Kind::Send
             | Kind::AgentSpawn
             | Kind::TeamCreate
+            | Kind::TeamInvite
             | Kind::TaskCreate
     )
 }
@@ -306,6 +320,9 @@ fn repeated(call: &Call<'_>, before: &Keyed) -> Said {
     match before {
         Keyed::Session(id) => Said::Now(Answer::Session(id.clone())),
         Keyed::Agent(id) => match call.durable.agents.get(id) {
+            Some(agent) if terminal::is_in_terminal(agent) => {
+                Said::Now(Answer::Invited(id.clone()))
+            }
             Some(agent) if agent.waited_for => Said::Later(crate::live::Waiter::Ran(id.clone())),
             _ => Said::Now(Answer::Spawned {
                 agent: id.clone(),

@@ -89,6 +89,23 @@ pub enum Denial {
         /// Messages in it.
         len: usize,
     },
+    /// A member in a terminal of the user's is not ours to end.
+    InTerminal {
+        /// Its name.
+        name: String,
+    },
+    /// The session has no team yet, and it is for members of one.
+    NeedsTeam {
+        /// The session.
+        session: String,
+    },
+    /// Its inbox would be another's.
+    InboxShared {
+        /// The name that was given.
+        name: String,
+        /// Whose inbox it is.
+        other: String,
+    },
     /// Sending to oneself.
     ToSelf,
     /// There is nobody to send to.

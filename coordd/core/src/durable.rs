@@ -121,6 +121,9 @@ impl Durable {
                     it.crashes = if *again { it.crashes + 1 } else { 0 };
                 }
             }),
+            Record::TerminalSeen { agent, process } => {
+                self.agent(agent, |it| it.process.clone_from(process));
+            }
             Record::RunEnded { agent, run, outcome, at_ms, thin } => self.agent(agent, |it| {
                 it.runs = *run;
                 it.run_opened_ms = None;
@@ -165,7 +168,8 @@ impl Durable {
             }
             Record::RequestAnswered { message } => {
                 if let Some(it) = self.messages.get_mut(message)
-                    && let message::Kind::ShutdownRequest { answered } = &mut it.kind
+                    && let message::Kind::ShutdownRequest { answered }
+                    | message::Kind::PlanApprovalRequest { answered, .. } = &mut it.kind
                 {
                     *answered = true;
                 }

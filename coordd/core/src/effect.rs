@@ -102,6 +102,20 @@ pub enum Effect {
         /// Which.
         team: Name,
     },
+    /// Put what waits for a team's members in terminals into their inboxes, and look at what is there.
+    ServeInboxes {
+        /// Which.
+        team: Name,
+    },
+    /// Take out of an inbox what was taken over.
+    InboxTaken {
+        /// Which team's.
+        team: Name,
+        /// Whose: the name that its file has.
+        inbox: String,
+        /// What: see [`crate::terminal::Left::key`].
+        key: String,
+    },
     /// Remove a team's files, then answer, and say how it went.
     RemoveTeam {
         /// Which.

@@ -7,8 +7,10 @@ use crate::name::Name;
 use crate::outgoing::Verdict;
 use crate::request::Request;
 use crate::task::Edit;
+use crate::terminal::Left;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -121,6 +123,29 @@ pub enum Input {
         outgoing: MessageId,
         /// Why not, and what to do.
         failed: Option<String>,
+    },
+    /// Messages for a member in a terminal stand in its inbox.
+    InboxWritten {
+        /// The member.
+        agent: AgentId,
+        /// Which.
+        messages: Vec<MessageId>,
+    },
+    /// A member in a terminal has read messages.
+    InboxRead {
+        /// The member.
+        agent: AgentId,
+        /// Which.
+        messages: Vec<MessageId>,
+    },
+    /// A member in a terminal left something in an inbox.
+    InboxLeft(Box<Left>),
+    /// The process of a member in a terminal was seen, or is seen no more.
+    TerminalSeen {
+        /// The member.
+        agent: AgentId,
+        /// It.
+        process: Option<Process>,
     },
     /// The shell was told to end: agents stop in order, or go on without it.
     Terminate {

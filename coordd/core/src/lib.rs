@@ -50,6 +50,7 @@ pub mod settle;
 mod snapshot;
 pub mod task;
 pub mod team;
+pub mod terminal;
 
 #[cfg(test)]
 mod sim;

@@ -100,6 +100,20 @@ pub enum Kind {
         /// Whether it is agreed to.
         approve: bool,
     },
+    /// A member's request to approve its plan, which is the text; its id for the answer is `plan-<message id>`.
+    PlanApprovalRequest {
+        /// What the member's own program calls the request.
+        given: String,
+        /// Whether it was answered.
+        answered: bool,
+    },
+    /// The answer to one.
+    PlanApprovalResponse {
+        /// What the member's own program calls the request.
+        given: String,
+        /// Whether the plan may be carried out.
+        approve: bool,
+    },
     /// How a worker's run ended.
     Notification {
         /// The worker.
@@ -154,9 +168,11 @@ impl Message {
     pub fn request_id(&self) -> Option<String> {
         match self.kind {
             Kind::ShutdownRequest { .. } => Some(alloc::format!("shutdown-{}", self.id)),
+            Kind::PlanApprovalRequest { .. } => Some(alloc::format!("plan-{}", self.id)),
             Kind::Prompt
             | Kind::Text
             | Kind::ShutdownResponse { .. }
+            | Kind::PlanApprovalResponse { .. }
             | Kind::Notification { .. } => None,
         }
     }

@@ -58,6 +58,8 @@ pub enum Record {
     AgentStopping { agent: AgentId, by: String, keep_mail: bool },
     /// It ended; `again` when it is wanted again at once.
     AgentExited { agent: AgentId, incarnation: u32, again: bool },
+    /// The process of a member in a terminal was seen, or is seen no more.
+    TerminalSeen { agent: AgentId, process: Option<Process> },
     /// A run ended.
     RunEnded { agent: AgentId, run: u32, outcome: Outcome, at_ms: u64, thin: bool },
 

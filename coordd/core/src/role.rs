@@ -73,6 +73,7 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::PermissionAnswer
         | Kind::TeamList
         | Kind::TeamShow
+        | Kind::TeamInvite
         | Kind::TaskCreate
         | Kind::TaskList
         | Kind::TaskGet

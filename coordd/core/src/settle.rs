@@ -3,6 +3,7 @@
 //!
 //! | agent | and | then |
 //! |---|---|---|
+//! | in a terminal | its session is live, and it has mail that is not in its inbox | the inbox is served |
 //! | `Down`, not parked, not external | its session is live, and it has mail or a run in the middle | `Waiting` |
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
@@ -21,7 +22,9 @@ use crate::message::State;
 use crate::planted::{Bug, is_planted};
 use crate::role::Role;
 use crate::session::SessionState;
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, outside, request};
+use crate::{
+    Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, outside, request, terminal,
+};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -35,6 +38,9 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
     let freed = core::mem::take(&mut live.place_freed);
     for agent in touched.iter().filter_map(|id| durable.agents.get(id)) {
         match &agent.life {
+            Life::Down if terminal::is_in_terminal(agent) => {
+                terminal::serve(durable, live, &mut step, agent);
+            }
             Life::Down if should_wake(durable, live, agent) => {
                 step.record(Record::AgentWaiting { agent: agent.id.clone() });
                 let reason = starts_used_up(live, now).filter(|_| agent.role == Role::Worker);

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::Write as _;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::{Dir, FileError};
@@ -29,6 +31,39 @@ impl Dir {
             return result;
         }
         rustix::fs::fsync(self).map_err(|error| FileError::io("sync the folder of", &shown, error))
+    }
+
+    /// Writes a file, 0600, under a name of its own, for [`Dir::put_in_place`]. It is durable once its folder is synced.
+    pub(crate) fn prepare(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        if !super::is_plain_name(name.as_ref()) {
+            return Err(FileError::Outside { path: self.path.join(name) });
+        }
+        self.write_temporary(name, bytes)
+    }
+
+    /// Puts what was prepared in the place of a file, in one step that is durable when this returns.
+    pub(crate) fn put_in_place(&self, prepared: &str, name: &str) -> Result<(), FileError> {
+        let shown = self.path.join(name);
+        renameat(self, prepared, self, name)
+            .map_err(|error| FileError::io("replace", &shown, error))?;
+        rustix::fs::fsync(self).map_err(|error| FileError::io("sync the folder of", &shown, error))
+    }
+
+    /// Whether there is something of this name.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, FileError> {
+        match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(FileError::io("look at", &self.path.join(name), error)),
+        }
+    }
+
+    /// Removes a file. That it is not there is fine.
+    pub(crate) fn discard(&self, name: &str) -> Result<(), FileError> {
+        match unlinkat(self, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(FileError::io("remove", &self.path.join(name), error)),
+        }
     }
 
     /// Renames a file to the first free name of `<new>`, `<new>-2`, … and returns it.

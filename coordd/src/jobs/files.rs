@@ -39,11 +39,10 @@ pub(super) struct Files {
 
 impl Files {
     /// Starts the thread, and the watch on team files.
-    pub(super) fn start(world: World) -> Self {
+    pub(super) fn start(world: World, files: Arc<TeamFiles>) -> Self {
         let (queue, mut jobs) =
             mpsc::channel::<(FileJob, oneshot::Sender<()>)>(limits::JOBS_WAITING_MAX);
         let (told, mut edits) = mpsc::channel(EDITS_WAITING_MAX);
-        let files = Arc::new(TeamFiles::new(&world.paths.home));
         let watch = match TeamWatch::start(Arc::clone(&files), told) {
             Ok(watch) => Some(watch),
             Err(error) => {

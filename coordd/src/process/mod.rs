@@ -15,6 +15,7 @@ pub(crate) mod kill;
 pub(crate) mod outcome;
 pub(crate) mod spawn;
 mod table;
+pub(crate) mod terminals;
 pub(crate) mod watch;
 
 /// Marks the processes of an agent in their environment. The agent process hands it on to its tools.

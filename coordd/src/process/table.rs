@@ -11,6 +11,12 @@ const STAT_BYTES_MAX: u64 = 4096;
 /// Longest environment that is searched: the kernel's own usual bound for arguments and environment.
 const ENVIRON_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
+/// How much of a command line is looked at: what tells who a process is stands at its beginning.
+const COMMAND_BYTES_MAX: u64 = 8 * 1024;
+
+/// How many words of it are.
+const COMMAND_WORDS_MAX: usize = 8;
+
 /// One line of the process table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
@@ -45,6 +51,16 @@ pub(super) fn carries(pid: u32, uid: u32, variable: &[u8]) -> bool {
     owner.is_ok_and(|it| it == uid)
         && read_bounded(&format!("/proc/{pid}/environ"), ENVIRON_BYTES_MAX)
             .is_some_and(|it| it.split(|byte| *byte == 0).any(|it| it == variable))
+}
+
+/// The words that a process of user `uid` was started with, as far as they are text.
+pub(super) fn command_line(pid: u32, uid: u32) -> Option<Vec<String>> {
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|it| it.uid());
+    let line = owner
+        .is_ok_and(|it| it == uid)
+        .then(|| read_bounded(&format!("/proc/{pid}/cmdline"), COMMAND_BYTES_MAX))??;
+    let words = line.split(|byte| *byte == 0).take(COMMAND_WORDS_MAX);
+    Some(words.map(|it| String::from_utf8_lossy(it).into_owned()).collect())
 }
 
 fn read_bounded(path: &str, bytes_max: u64) -> Option<Vec<u8>> {

@@ -3,7 +3,7 @@
 use super::Reactor;
 use crate::environment::tmp;
 use crate::hub::Viewer;
-use crate::jobs::{Job, SessionJob, TeamJob};
+use crate::jobs::{InboxJob, Job, SessionJob, TeamJob};
 use crate::store::Store;
 use crate::translate;
 use coordd_core::Effect;
@@ -75,7 +75,13 @@ impl<S: Store> Reactor<S> {
                 self.jobs.push(Job::Session(SessionJob::Remove { session, team, reply }));
             }
             Effect::WriteTeam { team } => {
-                self.teams.changed(team);
+                // Who is in the team decides whose inbox is whose.
+                self.teams.inboxes.changed(team.clone());
+                self.teams.files.changed(team);
+            }
+            Effect::ServeInboxes { team } => self.teams.inboxes.changed(team),
+            Effect::InboxTaken { team, inbox, key } => {
+                self.jobs.push(Job::Inbox(InboxJob::Taken { team, inbox, key }));
             }
             Effect::RemoveTeam { team, session, peer, call } => {
                 let reply = self.peers.get(&peer).cloned().map(|handle| (handle, call));
@@ -138,7 +144,7 @@ impl<S: Store> Reactor<S> {
                 if matches!(event, Event::AgentChanged { .. } | Event::RunEnded { .. })
                     && let Some(team) = self.core.durable.team_of(&session)
                 {
-                    self.teams.changed(team.name.clone());
+                    self.teams.files.changed(team.name.clone());
                 }
                 if let Some(event) = translate::event(&self.core, &self.facts, &session, &event) {
                     tracing::debug!(session = %session, event = event_name(&event), "event");

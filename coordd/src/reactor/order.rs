@@ -33,9 +33,11 @@ fn rank(arrival: &Arrival) -> (Option<PeerId>, u8) {
             (Some(*peer), 2)
         }
         Arrival::Input(Input::Outside { .. }) => (None, 2),
-        Arrival::Input(_) | Arrival::Alive(_) | Arrival::Degraded(_) | Arrival::TeamWritten(_) => {
-            (None, 0)
-        }
+        Arrival::Input(_)
+        | Arrival::Alive(_)
+        | Arrival::Degraded(_)
+        | Arrival::TeamWritten(_)
+        | Arrival::InboxesServed(_) => (None, 0),
         Arrival::Opened { peer, .. } => (Some(*peer), 0),
         Arrival::Call { peer, call, .. } => {
             (Some(*peer), if is_urgent(&call.request) { 1 } else { 2 })
@@ -74,6 +76,10 @@ pub(super) fn name(input: &Input) -> &'static str {
         Input::TeamRemoved { .. } => "team_removed",
         Input::Outside { .. } => "outside",
         Input::Handed { .. } => "handed",
+        Input::InboxWritten { .. } => "inbox_written",
+        Input::InboxRead { .. } => "inbox_read",
+        Input::InboxLeft(_) => "inbox_left",
+        Input::TerminalSeen { .. } => "terminal_seen",
         Input::Terminate { .. } => "terminate",
         Input::Tick => "tick",
     }
@@ -103,7 +109,8 @@ mod tests {
                 Arrival::Input(_)
                 | Arrival::Alive(_)
                 | Arrival::Degraded(_)
-                | Arrival::TeamWritten(_) => 99,
+                | Arrival::TeamWritten(_)
+                | Arrival::InboxesServed(_) => 99,
             })
             .collect()
     }

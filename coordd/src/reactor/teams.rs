@@ -1,22 +1,32 @@
-//! Which teams' files are to be written. A team that changes a thousand times while its files are being written is
+//! Which teams' files are to be written, and whose inboxes served. A team that changes a thousand times while its files are being written is
 //! written once more, not a thousand times: at most one copy of its files waits at any time.
 
 use super::Reactor;
-use crate::jobs::{Job, TeamJob, team_file};
+use crate::jobs::{InboxJob, Job, TeamJob, team_file};
 use crate::store::Store;
+use crate::translate;
 use coordd_core::name::Name;
 use std::collections::BTreeSet;
 
-/// Teams by what is still to be done for their files.
+/// What is still to be done for teams.
 #[derive(Debug, Default)]
 pub(crate) struct Teams {
+    /// Their files.
+    pub(super) files: Pending,
+    /// What is for their members in terminals, and what those left.
+    pub(super) inboxes: Pending,
+}
+
+/// Teams by what is still to be done for them.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
     /// Changed since they were last handed over.
     changed: BTreeSet<Name>,
     /// Handed over, and not yet written.
     waiting: BTreeSet<Name>,
 }
 
-impl Teams {
+impl Pending {
     pub(super) fn changed(&mut self, team: Name) {
         self.changed.insert(team);
     }
@@ -38,12 +48,21 @@ impl Teams {
 
 impl<S: Store> Reactor<S> {
     pub(super) fn write_teams(&mut self) {
-        for team in self.teams.take() {
+        for team in self.teams.files.take() {
             match team_file(&self.core, &team) {
                 Some((file, tasks)) => {
                     self.jobs.push(Job::Team(TeamJob::Write { team, file: Box::new(file), tasks }));
                 }
-                None => self.teams.written(&team),
+                None => self.teams.files.written(&team),
+            }
+        }
+    }
+
+    pub(super) fn serve_inboxes(&mut self) {
+        for team in self.teams.inboxes.take() {
+            match translate::inboxes(&self.core, &team) {
+                Some(wanted) => self.jobs.push(Job::Inbox(InboxJob::Serve(Box::new(wanted)))),
+                None => self.teams.inboxes.written(&team),
             }
         }
     }
@@ -56,7 +75,7 @@ mod tests {
     #[test]
     fn a_team_that_changes_while_it_is_written_is_written_once_more() {
         let name = |text: &str| Name::new(text).unwrap();
-        let mut teams = Teams::default();
+        let mut teams = Pending::default();
         for _ in 0..1_000 {
             teams.changed(name("a"));
         }

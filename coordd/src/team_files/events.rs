@@ -50,7 +50,7 @@ pub(super) fn watcher(
 }
 
 /// Looking at a file is an event too, and ours would never end.
-fn is_change(kind: EventKind) -> bool {
+pub(crate) fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
         | EventKind::Any

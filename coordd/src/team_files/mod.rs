@@ -9,8 +9,10 @@
 //! was right is kept, so that an edit can be told from a write of our own and damage can be undone. It must not decide
 //! what an edit means.
 
-mod events;
+pub(crate) mod events;
+pub(crate) mod inbox;
 mod judge;
+mod lock;
 pub(crate) mod tasks;
 pub(crate) mod watch;
 

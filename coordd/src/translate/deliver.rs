@@ -38,6 +38,19 @@ fn read_as(core: &Core, message: &Message) -> (Origin, String) {
             (Origin::Agent { name: view::sender(core, &message.from) }, message.text.clone())
         }
         Kind::Text => from_agent(core, message, &message.text),
+        Kind::PlanApprovalRequest { .. } => {
+            let id = message.request_id().unwrap_or_default();
+            let text = format!(
+                "asks you to approve its plan, and waits. Answer with a plan_approval_response that has the request_id {id}: approve \
+                 it, or say in the feedback what to change. The plan:\n\n{}",
+                message.text
+            );
+            from_agent(core, message, &text)
+        }
+        Kind::PlanApprovalResponse { approve, .. } => {
+            let word = if *approve { "approves the plan" } else { "does not approve the plan" };
+            from_agent(core, message, &format!("{word}: {}", message.text))
+        }
         Kind::ShutdownResponse { approve } => {
             let word = if *approve { "agrees to shut down" } else { "does not shut down" };
             let text = if message.text.is_empty() {

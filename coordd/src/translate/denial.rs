@@ -67,6 +67,18 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::MailboxFull, format!("the mailbox of `{name}` is full: {len} messages wait"))
                 .hint("nothing was sent; try again when it has read some")
         }
+        Denial::InTerminal { name } => {
+            say(Code::State, format!("`{name}` runs in a terminal of the user's, which is not ended from here"))
+                .hint(format!("ask it to end: `coordctl team shutdown SESSION/{name}`, or a shutdown_request; or end it in its terminal"))
+        }
+        Denial::NeedsTeam { session } => {
+            say(Code::State, format!("session `{session}` has no team that somebody could join"))
+                .hint(format!("coordctl team create {session}"))
+        }
+        Denial::InboxShared { name, other } => {
+            say(Code::Exists, format!("`{name}` would have the same inbox file as `{other}`"))
+                .hint("choose a name that differs in more than `.` and `-`")
+        }
         Denial::ToSelf => say(Code::Invalid, "that is yourself"),
         Denial::Nobody => {
             say(Code::NotFound, "there is nobody to send to: no other agent is at work")

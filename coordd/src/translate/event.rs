@@ -2,7 +2,7 @@
 
 use super::{Facts, view};
 use coordd_core::Core;
-use coordd_core::agent::Life;
+use coordd_core::agent::{Life, Runtime};
 use coordd_core::denial::Denial;
 use coordd_core::effect::Event as It;
 use coordd_core::id::{MessageId, SessionId};
@@ -32,6 +32,7 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
                 agent: agent.to_string(),
                 name: of.name.to_string(),
                 state: match life {
+                    Life::Down if of.runtime == Runtime::Terminal => view::agent_state(core, of),
                     Life::Down => AgentState::Stopped,
                     Life::Waiting => AgentState::Waiting,
                     Life::Stopping { .. } => AgentState::Stopping,

@@ -2,7 +2,7 @@
 
 use super::Facts;
 use coordd_core::Core;
-use coordd_core::agent::{Agent, Status};
+use coordd_core::agent::{Agent, Runtime, Status};
 use coordd_core::session::Session;
 use std::path::Path;
 
@@ -21,6 +21,10 @@ pub(super) struct Kept {
 pub(super) fn kept(core: &Core, facts: &Facts, session: &Session) -> Kept {
     let mut kept = Kept::default();
     for agent in core.durable.agents_of(&session.id) {
+        // Its conversation is in its terminal, which goes on by itself.
+        if agent.runtime == Runtime::Terminal {
+            continue;
+        }
         let has_spoken = agent.runs > 0 || agent.run_is_open();
         if has_spoken && !Path::new(&facts.transcript(agent)).exists() {
             kept.lost.push(format!("the conversation of {}", agent.name));

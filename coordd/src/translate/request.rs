@@ -4,6 +4,7 @@ use crate::peer::LookedUp;
 use coordd_core::agent::Runtime;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
+use coordd_core::request::teams::Invite;
 use coordd_core::request::{Body, Join, NewAgent, NewSession, Request, To};
 use coordd_core::role::Role;
 use coordd_core::session::Inbound;
@@ -86,6 +87,9 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         Wire::TeamDelete { session } => Request::TeamDelete { session },
         Wire::TeamList {} => Request::TeamList,
         Wire::TeamShow { team } => Request::TeamShow { team },
+        Wire::TeamInvite { team, name, description } => {
+            Request::TeamInvite(Invite { team, name, description })
+        }
         Wire::TaskCreate { team, subject, description, blocked_by } => {
             Request::TaskCreate { team, subject, description, blocked_by }
         }
@@ -144,6 +148,7 @@ fn runtime(wire: proto::agent::Runtime) -> Runtime {
         proto::agent::Runtime::Native => Runtime::Native,
         proto::agent::Runtime::Claude => Runtime::Claude,
         proto::agent::Runtime::External => Runtime::External,
+        proto::agent::Runtime::Terminal => Runtime::Terminal,
     }
 }
 
@@ -179,8 +184,8 @@ fn body(wire: message::Body) -> Body {
         message::Body::ShutdownResponse { request_id, approve, reason } => {
             Body::ShutdownResponse { request_id, approve, reason }
         }
-        message::Body::PlanApprovalResponse { request_id, approve: _, feedback: _ } => {
-            Body::PlanApprovalResponse { request_id }
+        message::Body::PlanApprovalResponse { request_id, approve, feedback } => {
+            Body::PlanApprovalResponse { request_id, approve, feedback }
         }
     }
 }

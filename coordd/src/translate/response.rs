@@ -10,6 +10,9 @@ use proto::hello::Credentials;
 use proto::message::{Receipt, SendResult};
 use proto::notification::Usage;
 use proto::response::{Response, UsageRow};
+use proto::teammate;
+use proto::view::AgentView;
+use std::collections::BTreeMap;
 
 /// The response, or that what it was about is gone since.
 #[expect(
@@ -98,6 +101,13 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
             let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
             Response::Agent { agent: view::agent(core, facts, it) }
         }
+        Answer::Invited(id) => {
+            let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
+            let of =
+                durable.sessions.get(&it.session).ok_or_else(|| gone("session", &it.session))?;
+            let team = durable.team_of(&it.session).ok_or(Denial::NoTeam)?;
+            invited(view::agent(core, facts, it), team.name.as_str(), &of.id.0, &of.cwd)
+        }
         Answer::Permitted { allow, reason, rule } => Response::Permitted { allow, reason, rule },
         Answer::Permissions(ids) => {
             let found = ids.iter().filter_map(|id| durable.permissions.get(id));
@@ -126,6 +136,19 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
         Answer::Usage(session) => rows(core, session.as_ref()),
         Answer::RunRecorded { exit } => Response::RunRecorded { exit },
     })
+}
+
+fn invited(agent: AgentView, team: &str, session: &str, cwd: &str) -> Response {
+    let start = teammate::Start { team, member: &agent.name, lead_session: session };
+    let (name, value) = teammate::TEAMS_ON;
+    Response::Invited {
+        command: start.command(),
+        env: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        team: team.to_owned(),
+        session: session.to_owned(),
+        cwd: cwd.to_owned(),
+        agent,
+    }
 }
 
 fn sessions(core: &Core) -> Response {

@@ -45,6 +45,7 @@ pub(crate) fn runtime(it: Runtime) -> wire::Runtime {
         Runtime::Native => wire::Runtime::Native,
         Runtime::Claude => wire::Runtime::Claude,
         Runtime::External => wire::Runtime::External,
+        Runtime::Terminal => wire::Runtime::Terminal,
     }
 }
 
@@ -147,6 +148,11 @@ pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
     let asks = core.durable.open_questions(&it.id).next().is_some();
     let connected = core.live.links.get(&it.id).is_some_and(|link| link.peer.is_some());
     match it.life {
+        Life::Down if it.runtime == Runtime::Terminal => match (&it.process, it.run_is_open()) {
+            (_, true) => AgentState::Running,
+            (Some(_), false) => AgentState::Idle,
+            (None, false) => AgentState::Stopped,
+        },
         Life::Down => AgentState::Stopped,
         Life::Waiting => AgentState::Waiting,
         Life::Stopping { .. } => AgentState::Stopping,
@@ -172,7 +178,11 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         phase: it.phase.clone(),
         state: agent_state(core, it),
         runs: it.runs,
-        pid: it.process.as_ref().filter(|_| it.has_process()).map(|process| process.pid),
+        pid: it
+            .process
+            .as_ref()
+            .filter(|_| it.has_process() || it.runtime == Runtime::Terminal)
+            .map(|process| process.pid),
         incarnation: it.incarnation,
         run_started_ms: it.run_opened_ms,
         activity: None,

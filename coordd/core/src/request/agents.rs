@@ -13,7 +13,9 @@ use crate::name::Name;
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route, settle};
+use crate::{
+    Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route, settle, terminal,
+};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -110,6 +112,10 @@ pub(super) fn check_runtime(
         }
         Runtime::Native => Ok(()),
         Runtime::Claude => Err(Denial::NotThereYet { what: "the runtime `claude`" }),
+        Runtime::Terminal => {
+            let why = "cannot be `terminal`: such a member is invited into a team, and started by its user";
+            Err(Denial::Invalid { field, why: why.to_owned() })
+        }
     }
 }
 
@@ -134,18 +140,34 @@ fn definition(session: &Session, given: &str) -> Result<String, Denial> {
 
 /// The given name, which nobody in the session may ever have had, or one made of the description.
 fn name(durable: &Durable, session: &SessionId, new: &NewAgent) -> Result<Name, Denial> {
-    let agents = durable.agents_of(session);
-    if agents.len() >= limits::AGENTS_PER_SESSION_MAX {
-        return Err(Denial::Full {
-            what: "agents in the session",
-            max: limits::AGENTS_PER_SESSION_MAX,
-        });
-    }
-    let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
     if new.name.is_empty() {
+        let agents = durable.agents_of(session);
+        has_room(&agents)?;
+        let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
         return Ok(free(&Name::from_words(&new.description, WORKER), taken));
     }
-    let name = Name::for_agent(&new.name)
+    free_name(durable, session, &new.name)
+}
+
+fn has_room(agents: &[&Agent]) -> Result<(), Denial> {
+    let max = limits::AGENTS_PER_SESSION_MAX;
+    if agents.len() < max {
+        Ok(())
+    } else {
+        Err(Denial::Full { what: "agents in the session", max })
+    }
+}
+
+/// A name that was chosen, which nobody in the session may ever have had.
+pub(super) fn free_name(
+    durable: &Durable,
+    session: &SessionId,
+    given: &str,
+) -> Result<Name, Denial> {
+    let agents = durable.agents_of(session);
+    has_room(&agents)?;
+    let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
+    let name = Name::for_agent(given)
         .map_err(|why| Denial::Invalid { field: "name", why: why.to_owned() })?;
     if taken(&name) {
         return Err(Denial::NameTaken { what: "agent", name: name.to_string() });
@@ -191,6 +213,9 @@ pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
 
 pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &str) -> Verdict {
     let agent = route::agent(call.durable, &call.caller, given)?;
+    if terminal::is_in_terminal(agent) {
+        return Err(Denial::InTerminal { name: agent.name.to_string() });
+    }
     let by = match &call.caller {
         Caller::User => "the user".to_owned(),
         Caller::Agent(id) if *id == agent.id => return Err(Denial::ToSelf),

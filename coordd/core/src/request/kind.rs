@@ -36,6 +36,7 @@ pub enum Kind {
     TeamDelete,
     TeamList,
     TeamShow,
+    TeamInvite,
     TaskCreate,
     TaskList,
     TaskGet,
@@ -51,7 +52,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind there is.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::Ping,
         Self::DaemonStatus,
         Self::DaemonStop,
@@ -82,6 +83,7 @@ impl Kind {
         Self::TeamDelete,
         Self::TeamList,
         Self::TeamShow,
+        Self::TeamInvite,
         Self::TaskCreate,
         Self::TaskList,
         Self::TaskGet,
@@ -128,6 +130,7 @@ impl Kind {
             Self::TeamDelete => "team_delete",
             Self::TeamList => "team_list",
             Self::TeamShow => "team_show",
+            Self::TeamInvite => "team_invite",
             Self::TaskCreate => "task_create",
             Self::TaskList => "task_list",
             Self::TaskGet => "task_get",
@@ -177,6 +180,7 @@ impl Request {
             Self::TeamDelete { .. } => Kind::TeamDelete,
             Self::TeamList => Kind::TeamList,
             Self::TeamShow { .. } => Kind::TeamShow,
+            Self::TeamInvite(_) => Kind::TeamInvite,
             Self::TaskCreate { .. } => Kind::TaskCreate,
             Self::TaskList { .. } => Kind::TaskList,
             Self::TaskGet { .. } => Kind::TaskGet,

@@ -122,6 +122,7 @@ pub enum Request {
     TeamShow {
         team: String,
     },
+    TeamInvite(teams::Invite),
     TaskCreate {
         team: String,
         subject: String,
@@ -234,7 +235,7 @@ pub enum Body {
     Text { text: String },
     ShutdownRequest { reason: String },
     ShutdownResponse { request_id: String, approve: bool, reason: String },
-    PlanApprovalResponse { request_id: String },
+    PlanApprovalResponse { request_id: String, approve: bool, feedback: String },
 }
 
 impl Request {
@@ -349,6 +350,7 @@ pub(crate) fn answer(
         Request::TeamDelete { session } => teams::delete(call, step, &session),
         Request::TeamList => Ok(Said::Now(Answer::Teams)),
         Request::TeamShow { team } => teams::show(call, &team),
+        Request::TeamInvite(invite) => teams::invite(call, live, step, invite),
         Request::TaskCreate { team, subject, description, blocked_by } => {
             tasks::create(call, step, &team, subject, description, blocked_by)
         }

@@ -9,9 +9,8 @@ use crate::live::Caller;
 use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Sender};
 use crate::record::Keyed;
-use crate::role::Role;
 use crate::session::SessionState;
-use crate::{Live, Record, Step, limits, route};
+use crate::{Live, Record, Step, limits, route, terminal};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -84,7 +83,8 @@ pub(super) fn send(
         return Err(Denial::StructuredToMany);
     }
     let receivers = receivers(call, &session, to)?;
-    let (kind, text, answered) = meaning(call, &session, body)?;
+    let first = receivers.first().ok_or(Denial::Nobody)?;
+    let (kind, text, answered) = meaning(call, &session, first, body)?;
     let mut rows = Vec::new();
     let mut numbers = Numbers::after(call.durable, step);
     for receiver in receivers {
@@ -144,8 +144,7 @@ fn receivers<'a>(
         }
         // A broadcast speaks to those who are at work; waking every worker that ever was would be a surprise.
         To::Everyone => {
-            let is_there =
-                |it: &&Agent| !is_sender(it) && (it.role != Role::Worker || it.is_active());
+            let is_there = |it: &&Agent| !is_sender(it) && it.is_there();
             let found: Vec<_> =
                 call.durable.agents_of(session).into_iter().filter(is_there).collect();
             if found.is_empty() { Err(Denial::Nobody) } else { Ok(found) }
@@ -158,6 +157,7 @@ fn receivers<'a>(
 fn meaning(
     call: &Call<'_>,
     session: &SessionId,
+    to: &Agent,
     body: &Body,
 ) -> Result<(Kind, String, Option<MessageId>), Denial> {
     match body {
@@ -181,9 +181,24 @@ fn meaning(
             };
             Ok((Kind::ShutdownResponse { approve: *approve }, reason.clone(), Some(open.id)))
         }
-        // Nobody asks for approval of a plan yet, so there is no open request that this could answer.
-        Body::PlanApprovalResponse { request_id } => {
-            Err(Denial::NoOpenRequest { given: request_id.clone() })
+        // The lead, or the user in its place; what came into the team from elsewhere never approves anything (M-8).
+        Body::PlanApprovalResponse { request_id, approve, feedback } => {
+            let open = request_id.strip_prefix("plan-").and_then(MessageId::parse);
+            let open = open.and_then(|id| call.durable.messages.get(&id)).filter(|it| {
+                let is_asked = match &call.caller {
+                    Caller::User => true,
+                    Caller::Agent(id) => *id == it.to,
+                };
+                it.session == *session && is_asked && it.from == Sender::Agent(to.id.clone())
+            });
+            match open.map(|it| (it.id, &it.kind)) {
+                Some((id, Kind::PlanApprovalRequest { given, answered: false })) => {
+                    let (given, approve) = (given.clone(), *approve);
+                    let kind = Kind::PlanApprovalResponse { given, approve };
+                    Ok((kind, feedback.clone(), Some(id)))
+                }
+                _ => Err(Denial::NoOpenRequest { given: request_id.clone() }),
+            }
         }
     }
 }
@@ -195,6 +210,10 @@ pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> Send
             "it is not connected; it reads the message when its program joins again"
         }
         Life::Up if to.is_external() => "it reads the message when it next asks for its messages",
+        Life::Down if terminal::is_in_terminal(to) && to.process.is_none() => {
+            "no terminal of it is running; it reads the message in its inbox when it is started"
+        }
+        Life::Down if terminal::is_in_terminal(to) => "its terminal finds the message in its inbox",
         Life::Down => "it is not running; the message resumes it",
         Life::Waiting => "it waits for a place; it reads the message when it starts",
         Life::Stopping { .. } => "it is being stopped; the message resumes it afterwards",

@@ -7,13 +7,26 @@ use crate::denial::Denial;
 use crate::effect::Event;
 use crate::name::Name;
 use crate::record::Keyed;
+use crate::role::Role;
 use crate::team::{Team, folder_name};
-use crate::{Durable, Effect, Record, Step, limits, route};
+use crate::{Durable, Effect, Live, Record, Step, limits, route, terminal};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
+
+/// The definition that a Claude Code terminal is started with.
+const MEMBER_TYPE: &str = "general-purpose";
+
+/// Who is invited.
+#[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
+#[derive(Clone, PartialEq, Debug)]
+pub struct Invite {
+    pub team: String,
+    pub name: String,
+    pub description: String,
+}
 
 pub(super) fn create(
     call: &Call<'_>,
@@ -111,4 +124,45 @@ pub(crate) fn edited(
     // Written again, since the members are ours to say.
     step.effect(Effect::WriteTeam { team: team.clone() });
     step.effect(Effect::Publish { session, event: Event::TeamChanged(team) });
+}
+
+/// Makes a member that the user starts in a terminal. The same again is the same member.
+pub(super) fn invite(call: &Call<'_>, live: &Live, step: &mut Step, invite: Invite) -> Verdict {
+    let Invite { team: given, name, description } = invite;
+    let (given, name) = (given.as_str(), name.as_str());
+    let needs_team = || Denial::NeedsTeam { session: given.to_owned() };
+    let team = find(call.durable, given)
+        .map_err(|it| if it == Denial::NoTeam { needs_team() } else { it })?;
+    if live.is_ending() || team.deleting {
+        return Err(Denial::NoSuch { what: "team", given: given.to_owned() });
+    }
+    if description.len() > limits::DESCRIPTION_LEN_MAX {
+        return Err(Denial::TooLarge {
+            field: "description",
+            len: description.len(),
+            max: limits::DESCRIPTION_LEN_MAX,
+        });
+    }
+    let agents = call.durable.agents_of(&team.session);
+    if let Some(known) = agents.iter().find(|it| it.name.is(name) && terminal::is_in_terminal(it)) {
+        return Ok(Said::Now(Answer::Invited(known.id.clone())));
+    }
+    let name = agents::free_name(call.durable, &team.session, name)?;
+    if let Some(other) = agents.iter().find(|it| terminal::share_an_inbox(&it.name, &name)) {
+        let (name, other) = (name.to_string(), other.name.to_string());
+        return Err(Denial::InboxShared { name, other });
+    }
+    let mut agent = agents::fresh(call.now, &team.session, name, Role::Worker);
+    MEMBER_TYPE.clone_into(&mut agent.agent_type);
+    agent.description = description;
+    let agent = terminal::fresh(agent);
+    let id = agent.id.clone();
+    step.record(Record::AgentPut { agent });
+    call.remember(step, Keyed::Agent(id.clone()));
+    step.effect(Effect::Publish {
+        session: team.session.clone(),
+        event: Event::AgentCreated(id.clone()),
+    });
+    step.effect(Effect::WriteTeam { team: team.name.clone() });
+    Ok(Said::Now(Answer::Invited(id)))
 }

@@ -271,7 +271,11 @@ impl World {
             }
             Effect::HandOut { outgoing } => self.hand_out(outgoing),
             Effect::Heard { ticket, taken } => self.heard(ticket, taken),
-            Effect::WriteTeam { .. } | Effect::Publish { .. } => {}
+            // No member of a made-up team is in a terminal.
+            Effect::WriteTeam { .. }
+            | Effect::ServeInboxes { .. }
+            | Effect::InboxTaken { .. }
+            | Effect::Publish { .. } => {}
             Effect::Exit => self.has_exited = true,
         }
     }

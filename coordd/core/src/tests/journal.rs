@@ -58,6 +58,7 @@ fn tag(record: &Record) -> &'static str {
         Record::AgentSpawned { .. } => "agent_spawned",
         Record::AgentStopping { .. } => "agent_stopping",
         Record::AgentExited { .. } => "agent_exited",
+        Record::TerminalSeen { .. } => "terminal_seen",
         Record::RunEnded { .. } => "run_ended",
         Record::MessagePut { .. } => "message_put",
         Record::MessageDelivered { .. } => "message_delivered",
@@ -83,7 +84,7 @@ fn tag(record: &Record) -> &'static str {
     }
 }
 
-const TAGS: usize = 37;
+const TAGS: usize = 38;
 
 #[test]
 fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
@@ -123,6 +124,9 @@ fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
         "text",
         "shutdown_request",
         "shutdown_response",
+        "plan_approval_request",
+        "plan_approval_response",
+        "terminal",
         "notification",
         "accepted",
         "delivered",
@@ -175,11 +179,18 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
         (11, State::Expired),
         (13, State::Expired),
         (14, State::Accepted),
+        (30, State::Accepted),
+        (31, State::Accepted),
     ];
     assert_eq!(states, want);
-    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox, [7, 8, 9, 14].map(MessageId));
-    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox_bytes, 4 * 18);
+    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox, [7, 8, 9, 14, 30].map(MessageId));
+    assert_eq!(durable.agents[&AgentId("a1".into())].mailbox_bytes, 5 * 18);
     assert_eq!(durable.messages[&MessageId(7)].kind, Kind::ShutdownRequest { answered: true });
+    let given = String::from("plan_approval-1@w@team");
+    let plan = Kind::PlanApprovalRequest { given, answered: true };
+    assert_eq!(durable.messages[&MessageId(30)].kind, plan);
+    let member = &durable.agents[&AgentId("a3".into())];
+    assert_eq!((member.runtime, &member.process), (Runtime::Terminal, &None));
     assert_eq!(durable.permissions.len(), 1);
     assert_eq!(durable.teams.len(), 1);
     assert_eq!(durable.keys.len(), 7);
@@ -193,7 +204,7 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     assert_eq!(out[0], (20, State::Held));
     assert_eq!(out.len(), 4, "what coordd says leaves no receipt");
     assert_eq!(durable.outbox.open_len(), 3);
-    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (24, 3, 11));
+    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (31, 3, 11));
 }
 
 #[test]
@@ -543,7 +554,25 @@ fn every_record() -> Vec<Record> {
     ]
     .into_iter()
     .chain(records_of_the_outside())
+    .chain(records_of_terminals())
     .collect()
+}
+
+/// What members in terminals leave in the journal.
+fn records_of_terminals() -> Vec<Record> {
+    let a3 = AgentId("a3".into());
+    let given = String::from("plan_approval-1@w@team");
+    let plan = Kind::PlanApprovalRequest { given: given.clone(), answered: false };
+    let approval = Kind::PlanApprovalResponse { given, approve: true };
+    let member = Agent { runtime: Runtime::Terminal, ..agent("a3", Role::Worker, Life::Down) };
+    vec![
+        Record::AgentPut { agent: Box::new(member) },
+        Record::TerminalSeen { agent: a3.clone(), process: Some(process()) },
+        message(30, "a1", Sender::Agent(a3.clone()), plan, State::Accepted),
+        Record::RequestAnswered { message: MessageId(30) },
+        message(31, "a3", Sender::User, approval, State::Accepted),
+        Record::TerminalSeen { agent: a3, process: None },
+    ]
 }
 
 /// The golden lines are these records; when a field is added, add a line to the file and leave the old ones.

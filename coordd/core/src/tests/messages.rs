@@ -52,7 +52,11 @@ fn m2_bodies_and_addresses() {
             approve: true,
             reason: String::new(),
         },
-        Body::PlanApprovalResponse { request_id: "plan-1".into() },
+        Body::PlanApprovalResponse {
+            request_id: "plan-1".into(),
+            approve: true,
+            feedback: String::new(),
+        },
     ];
     let addresses =
         [To::Name("w".into()), To::Everyone, To::Uds("/x.sock".into()), To::Bridge("none".into())];

@@ -17,6 +17,7 @@ mod routing;
 mod sessions;
 mod stories;
 mod teams;
+mod terminal;
 
 use crate::agent::{Agent, Outcome, Status, Usage};
 use crate::answer::{Answer, SendRow};

@@ -1,0 +1,70 @@
+//! Members of teams that run in terminals of the user's own, found by how they were started.
+//!
+//! They are nobody's children here and say nothing to us, so that the process table is asked every now and then. It must
+//! not send them a signal.
+
+use std::collections::BTreeMap;
+
+use coordd_core::agent::Process;
+use proto::teammate::started_as;
+
+use super::{identity, table};
+
+/// Where in its command line a member's id can stand: after the program, or after an interpreter and its script. Further
+/// behind, the line is that of something that starts one, as a terminal multiplexer.
+const WORDS_BEFORE_ID_MAX: usize = 3;
+
+/// The processes of this user that were started as members of teams, by `<name>@<team>`. Of several the oldest: it has the
+/// inbox.
+pub(crate) fn find() -> BTreeMap<String, Process> {
+    let uid = crate::dir::euid();
+    let mut found: BTreeMap<String, Process> = BTreeMap::new();
+    for process in table::read_all().values().filter(|it| !it.is_dead) {
+        let Some(words) = table::command_line(process.pid, uid) else { continue };
+        let first = words.iter().take(WORDS_BEFORE_ID_MAX + 1).map(String::as_str);
+        let Some(id) = started_as(first) else { continue };
+        let is_older = found.get(id).is_none_or(|it| process.start_ticks < it.start_ticks);
+        if is_older {
+            let boot_id = identity::boot_id();
+            let start_ticks = process.start_ticks;
+            found.insert(id.to_owned(), Process { pid: process.pid, start_ticks, boot_id });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn t2_a_member_is_found_by_its_command_line_until_it_ends() {
+        let id = format!("m1@team-{}", std::process::id());
+        // The shell waits for its input to end; what follows its script are words of its own.
+        let script = ["-c", "read x; exit 0"];
+        let mut child = Command::new("sh")
+            .args(script)
+            .args(["sh", "--agent-id", &id])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert_eq!(find().get(&id), None, "too far behind: it may only start one");
+        let program = tempfile::tempdir().unwrap();
+        let path = program.path().join("claude");
+        std::fs::write(&path, "read x\n").unwrap();
+        let mut member = Command::new("sh")
+            .arg(&path)
+            .args(["--agent-id", &id])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert_eq!(find().get(&id).map(|it| it.pid), Some(member.id()));
+        for it in [&mut child, &mut member] {
+            drop(it.stdin.take());
+            it.wait().unwrap();
+        }
+        assert_eq!(find().get(&id), None);
+    }
+}
