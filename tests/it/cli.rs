@@ -5,3 +5,4 @@
 mod exchange;
 mod pinned;
 mod recorded;
+mod teammates;

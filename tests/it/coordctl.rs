@@ -301,21 +301,21 @@ fn rel85_escapes_from_agents_do_not_reach_the_terminal() {
 }
 
 /// A real terminal, through tmux.
-struct Terminal<'a> {
+pub(crate) struct Terminal<'a> {
     sandbox: &'a Sandbox,
     socket: String,
 }
 
 impl<'a> Terminal<'a> {
     /// Each has a server of its own: one that is ending refuses the next.
-    fn open(sandbox: &'a Sandbox, name: &str, script: &str) -> Self {
+    pub(crate) fn open(sandbox: &'a Sandbox, name: &str, script: &str) -> Self {
         let terminal = Self { sandbox, socket: sandbox.at(name).to_str().unwrap().into() };
         let shell = format!("{script}; echo left with $?; exec cat");
         terminal.tmux(&["new-session", "-d", "-x", "120", "-y", "40", &shell]);
         terminal
     }
 
-    fn tmux(&self, arguments: &[&str]) -> String {
+    pub(crate) fn tmux(&self, arguments: &[&str]) -> String {
         let mut command = self.sandbox.command("tmux");
         command.args(["-S", &self.socket, "-f", "/dev/null"]).args(arguments);
         command.env("TERM", "screen-256color");
@@ -330,7 +330,7 @@ impl<'a> Terminal<'a> {
     }
 
     /// The screen with what has scrolled off it, once it shows this.
-    fn shows(&self, text: &str) -> String {
+    pub(crate) fn shows(&self, text: &str) -> String {
         let mut screen = String::new();
         let limit = Duration::from_secs(15);
         let found = std::time::Instant::now();

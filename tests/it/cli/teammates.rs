@@ -1,0 +1,240 @@
+//! T-2 with the real programs: Claude Code in a terminal, as a member of a team that coordd leads.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use proto::entry::Origin;
+use proto::message::{Body, MessageState, SendResult};
+use proto::notification::RunStatus;
+use proto::request::Request;
+use proto::response::Response;
+use proto::view::AgentState;
+use serde_json::{Value, json};
+use tests::cli::{CLI_LIMIT, Cli, KEY, Model, Script};
+use tests::wait::until_within;
+use tests::{Agents, Daemon, FakeAgent, Sandbox};
+
+use crate::coordctl::Terminal;
+
+/// A session whose lead the test speaks for, with its team `alpha`.
+struct Fixture {
+    daemon: Daemon,
+    _agents: Agents,
+    model: Model,
+    /// The terminal borrows the daemon meanwhile.
+    lead: RefCell<FakeAgent>,
+}
+
+impl Fixture {
+    /// `claude` in the sandbox is this version, and has been set up by its user.
+    fn new(version: &str, scripts: Vec<Script>) -> Self {
+        let mut sandbox = Sandbox::new();
+        let mut agents = Agents::set_up(&mut sandbox);
+        let model = Model::start(&mut sandbox, scripts);
+        let program = Cli::claude(version).program_in(&sandbox);
+        let path = format!("{}:{}", program.parent().unwrap().display(), sandbox.vars()["PATH"]);
+        sandbox.set("PATH", path);
+        set_up(&sandbox);
+        let daemon = Daemon::start_in(sandbox);
+        let mut lead = agents.lead(&daemon, "coordinator");
+        let request = Request::TeamCreate {
+            session: String::new(),
+            name: "alpha".into(),
+            description: String::new(),
+            agent_type: String::new(),
+        };
+        lead.client.ok(request);
+        Self { daemon, _agents: agents, model, lead: RefCell::new(lead) }
+    }
+
+    /// The command that `coordctl` prints for a member.
+    fn invite(&self, arguments: &[&str]) -> String {
+        let ran = self.daemon.coordctl(&[&["team", "invite", "alpha", "m1"], arguments].concat());
+        assert_eq!(ran.code, 0, "{}", ran.said());
+        ran.stdout.trim().to_owned()
+    }
+
+    /// The lead says this to `m1`. The message's id.
+    fn send(&self, body: Body) -> String {
+        let request = Request::Send {
+            session: String::new(),
+            to: "m1".into(),
+            body,
+            summary: "briefly".into(),
+            notify_when_idle: false,
+        };
+        match self.lead.borrow_mut().client.ok(request) {
+            Response::Sent { results } => match &results[0] {
+                SendResult::Accepted { id, .. } => id.clone(),
+                SendResult::Refused { reason, .. } => panic!("{reason}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the lead is told next, acknowledged.
+    fn told(&self) -> (Origin, String, String) {
+        let mut lead = self.lead.borrow_mut();
+        let order = lead.client.order_within(CLI_LIMIT);
+        let Some(proto::agent::Order::Deliver { message, origin, text, .. }) = order else {
+            panic!("not a message: {order:?}")
+        };
+        lead.acknowledge(&[&message], 1);
+        (origin, text, message)
+    }
+
+    fn session(&self) -> String {
+        self.lead.borrow().boot.session.clone()
+    }
+
+    fn state(&self) -> AgentState {
+        self.daemon.client().agent(&format!("{}/m1", self.session())).state
+    }
+
+    fn wait_for_state(&self, wanted: AgentState) {
+        until_within(CLI_LIMIT, &format!("m1 is {wanted:?}"), || {
+            (self.state() == wanted).then_some(())
+        });
+    }
+
+    fn is_consumed(&self, message: &str) -> bool {
+        match self.daemon.client().ok(Request::Receipt { message: message.into() }) {
+            Response::Receipt { receipt } => receipt.state == MessageState::Consumed,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What a user has answered when Claude Code was started for the first time, and in this folder.
+fn set_up(sandbox: &Sandbox) {
+    let work = sandbox.work();
+    let work: &Path = work.as_ref();
+    let settings = json!({
+        "hasCompletedOnboarding": true,
+        "theme": "dark",
+        "customApiKeyResponses": { "approved": [&KEY[KEY.len() - 20..]], "rejected": [] },
+        "projects": { work.to_str().unwrap(): { "hasTrustDialogAccepted": true } },
+    });
+    sandbox.write("h/.claude.json", settings.to_string());
+}
+
+/// Words to a real member and back, its turn as a run, and its end, by what each version writes and reads.
+#[test]
+fn t2_a_real_terminal_is_a_member_until_it_agrees_to_end() {
+    for version in ["2.1.332", "2.1.150"] {
+        let hello = json!({ "to": "team-lead", "message": "hi & <b>", "summary": "hello" });
+        let agree = json!({
+            "to": "team-lead",
+            "message": { "type": "shutdown_response", "request_id": "{{shutdown-[0-9]+@m1}}", "approve": true },
+        });
+        let scripts = vec![
+            Script::when("shutdown_request").call("SendMessage", agree).say("bye"),
+            Script::when("say hello & <i>").call("SendMessage", hello).say("it is said"),
+        ];
+        let fixture = Fixture::new(version, scripts);
+        let line = fixture.invite(&[]);
+        // Before its terminal is there, so that it waits.
+        let message = fixture.send(Body::text("say hello & <i>"));
+        assert_eq!(fixture.state(), AgentState::Stopped);
+        let terminal = Terminal::open(&fixture.daemon, "one", &line);
+        let (origin, text, _) = fixture.told();
+        assert_eq!(origin, Origin::Agent { name: "m1".into() }, "{version}");
+        assert!(text.contains("hi &amp; &lt;b&gt;"), "{version}: {text}");
+        let (origin, _, _) = fixture.told();
+        let Origin::Notification { notification } = origin else { panic!("{version}: {origin:?}") };
+        assert_eq!(notification.status, RunStatus::Completed, "{version}");
+        let result = if version == "2.1.332" { "it is said" } else { "" };
+        assert_eq!(notification.result, result, "{version}");
+        assert!(fixture.is_consumed(&message), "{version}");
+        let shown = fixture.model.shown_to("say hello & <i>");
+        assert!(shown[0].all().contains("teammate_id=\"team-lead\""), "{version}: {shown:?}");
+        fixture.wait_for_state(AgentState::Idle);
+        fixture.send(Body::ShutdownRequest { reason: "all done".into() });
+        let (origin, text, _) = fixture.told();
+        assert_eq!(origin, Origin::Agent { name: "m1".into() }, "{version}");
+        assert!(text.contains("agrees to shut down"), "{version}: {text}");
+        terminal.shows("left with");
+        fixture.wait_for_state(AgentState::Stopped);
+        terminal.tmux(&["kill-server"]);
+    }
+}
+
+/// A message that comes in the middle of a turn, and a terminal that is closed in the middle of one.
+#[test]
+fn t2_a_real_terminal_that_is_closed_at_work_has_failed() {
+    let scripts = vec![Script::when("take your time").begin("I am at it", "never")];
+    let fixture = Fixture::new("2.1.332", scripts);
+    let line = fixture.invite(&[]);
+    let terminal = Terminal::open(&fixture.daemon, "one", &line);
+    fixture.wait_for_state(AgentState::Idle);
+    let message = fixture.send(Body::text("take your time"));
+    fixture.wait_for_state(AgentState::Running);
+    assert!(fixture.is_consumed(&message));
+    fixture.model.wait_for("the turn has begun", |it| it.script.is_some());
+    terminal.tmux(&["kill-server"]);
+    let (origin, _, _) = fixture.told();
+    let Origin::Notification { notification } = origin else { panic!("{origin:?}") };
+    assert_eq!(notification.status, RunStatus::Failed);
+    assert!(notification.summary.contains("its terminal was closed"), "{}", notification.summary);
+}
+
+/// Its plan is sent back by the lead and then approved by the user, and it goes on.
+#[test]
+fn t2_m2_a_real_terminal_waits_for_approval_of_its_plan() {
+    let plan = |text: &str| json!({ "plan": text });
+    let scripts = vec![
+        Script::when("\"approved\":true").say("carried out"),
+        Script::when("\"approved\":false").call("ExitPlanMode", plan("1. go")).say("again I wait"),
+        Script::when("make a plan").call("ExitPlanMode", plan("1. go")).say("I wait"),
+    ];
+    let fixture = Fixture::new("2.1.150", scripts);
+    let line = fixture.invite(&["--plan-first"]);
+    fixture.send(Body::text("make a plan"));
+    let terminal = Terminal::open(&fixture.daemon, "one", &line);
+    let asked = |fixture: &Fixture, plan: &str| {
+        loop {
+            // Between the plans it is idle, which is told too.
+            let (origin, text, message) = fixture.told();
+            if matches!(origin, Origin::Agent { .. }) {
+                assert!(text.contains(plan), "{text}");
+                break format!("plan-{message}");
+            }
+        }
+    };
+    let first = asked(&fixture, "1. go");
+    let request_id = first.clone();
+    let feedback = "more detail".to_owned();
+    fixture.send(Body::PlanApprovalResponse { request_id, approve: false, feedback });
+    let request = asked(&fixture, "1. go");
+    assert_ne!(request, first, "it asks again");
+    let shown = fixture.model.wait_for("the answer", |it| it.all().contains("more detail"));
+    assert!(shown.all().contains("plan_approval_response"));
+    let member = format!("{}/m1", fixture.session());
+    let approved = fixture.daemon.coordctl(&["team", "approve", &member, &request]);
+    assert_eq!(approved.code, 0, "{}", approved.said());
+    fixture.model.wait_for("it goes on", |it| it.script.as_deref() == Some("\"approved\":true"));
+    terminal.tmux(&["kill-server"]);
+}
+
+/// What a real terminal says about itself in the team file survives coordd's own writes.
+#[test]
+fn t2_a_real_terminal_and_coordd_write_the_team_file() {
+    let scripts = vec![Script::when("count to").say("done")];
+    let fixture = Fixture::new("2.1.332", scripts);
+    let line = fixture.invite(&[]);
+    let terminal = Terminal::open(&fixture.daemon, "one", &line);
+    for number in 0..3 {
+        fixture.send(Body::text(format!("count to {number}")));
+        let (origin, _, _) = fixture.told();
+        assert!(matches!(origin, Origin::Notification { .. }), "{origin:?}");
+    }
+    let config = fixture.daemon.at("h/.claude/teams/alpha/config.json");
+    let member = until_within(CLI_LIMIT, "it is not active", || {
+        let file: Value = serde_json::from_slice(&std::fs::read(&config).ok()?).ok()?;
+        let members = file["members"].as_array()?.clone();
+        let member = members.into_iter().find(|it| it["agentId"] == "m1@alpha")?;
+        (member["isActive"] == false).then_some(member)
+    });
+    assert_eq!(member["agentType"], "general-purpose", "{member}");
+    terminal.tmux(&["kill-server"]);
+}
