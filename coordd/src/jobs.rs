@@ -60,10 +60,6 @@ pub(crate) enum Job {
         limit: u32,
         reply: ReplyTo,
     },
-    /// Says something to somebody outside.
-    HandOut {
-        outgoing: MessageId,
-    },
     Session(SessionJob),
     Team(TeamJob),
     Inbox(InboxJob),
@@ -223,11 +219,6 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
             }
             Job::ReadTranscript { path, from, limit, reply } => {
                 running.spawn(read_transcript(Arc::clone(&world.reads), path, from, limit, reply));
-            }
-            Job::HandOut { outgoing } => {
-                let world = world.clone();
-                let failed = Some("`uds:` addresses: not there yet in this version".to_owned());
-                running.spawn(async move { world.tell(Input::Handed { outgoing, failed }).await });
             }
             // Never waited for here: a slow disk must not hold up a kill.
             Job::Session(job) => files.push(files::FileJob::Session(job)),

@@ -12,6 +12,7 @@ mod limits;
 mod listener;
 mod paths;
 mod peer;
+mod peers;
 mod process;
 mod reactor;
 mod run;

@@ -57,6 +57,8 @@ pub(crate) struct Paths {
     pub(crate) home: PathBuf,
     /// `${CLAUDE_CODE_TMPDIR:-/tmp}`, where scratchpads are.
     pub(crate) tmp: PathBuf,
+    /// `$XDG_RUNTIME_DIR`, where it is what the rules demand.
+    pub(crate) xdg_runtime: Option<PathBuf>,
     pub(crate) socket: PathBuf,
     pub(crate) runtime: Place,
     pub(crate) state: Place,
@@ -104,7 +106,8 @@ impl Paths {
         let state = state(env, &home)?;
         let config = xdg(env, "XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let config_file = config.join("coordd/config.toml");
-        Ok(Self { home, tmp, socket, runtime, state, config_file })
+        let xdg_runtime = xdg(env, "XDG_RUNTIME_DIR").filter(|it| is_runtime_base(it));
+        Ok(Self { home, tmp, xdg_runtime, socket, runtime, state, config_file })
     }
 
     /// Opens the folder of the socket and the lock; it is ours and 0700.

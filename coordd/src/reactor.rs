@@ -12,6 +12,7 @@
 
 mod act;
 mod order;
+pub(crate) mod outside;
 pub(crate) mod space;
 pub(crate) mod teams;
 
@@ -26,7 +27,8 @@ use crate::store::Store;
 use crate::translate::{self, Facts};
 use anyhow::Context as _;
 use coordd_core::id::{PeerId, SessionId};
-use coordd_core::input::Credentials;
+use coordd_core::input::{Credentials, Says};
+use coordd_core::message::Outside;
 use coordd_core::name::Name;
 use coordd_core::{Core, Effect, Input, Moment, Record, Step};
 use proto::error::ErrorBody;
@@ -69,6 +71,17 @@ pub(crate) enum Arrival {
         /// Why.
         error: ErrorBody,
     },
+    /// Somebody outside says something to a session, or, without one, to the user.
+    Outside {
+        /// Who is spoken to.
+        session: Option<SessionId>,
+        /// Who speaks.
+        from: Outside,
+        /// What is said.
+        says: Says,
+        /// Told whether it is taken.
+        done: tokio::sync::oneshot::Sender<bool>,
+    },
     /// Something else happened.
     Input(Input),
     /// Something is not as it should be, and whoever asks later is to know.
@@ -95,6 +108,7 @@ pub(crate) struct Reactor<S> {
     pub(crate) space: space::Space,
     pub(crate) peers: HashMap<PeerId, Handle>,
     pub(crate) teams: teams::Teams,
+    pub(crate) outside: outside::Outsiders,
     /// Bytes of records since the store was last cleaned up.
     pub(crate) stale_bytes: usize,
     /// Sessions and running agents, as they were last told to the service manager.
@@ -151,6 +165,7 @@ impl<S: Store> Reactor<S> {
         ends |= self.finish(batch)?;
         self.write_teams();
         self.serve_inboxes();
+        self.show_sessions();
         self.compact();
         self.say_status();
         if ends {
@@ -231,6 +246,10 @@ impl<S: Store> Reactor<S> {
             }
             Arrival::Call { peer, call, looked_up } => {
                 self.call(peer, *call, looked_up, batch)?;
+            }
+            Arrival::Outside { session, from, says, done } => {
+                let ticket = self.outside.keep(done);
+                self.turn(Input::Outside { ticket, session, from, says }, batch)?;
             }
             Arrival::Refused { peer, call, error } => batch.refused.push((peer, call, error)),
             Arrival::Input(input) => {

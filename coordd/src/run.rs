@@ -14,6 +14,8 @@ use crate::hub::Hub;
 use crate::jobs::{self, Job, Jobs, SessionJob, World};
 use crate::paths::{Paths, StateDir};
 use crate::peer::Routes;
+use crate::peers::Peers;
+use crate::reactor::outside::Outsiders;
 use crate::reactor::space::Space;
 use crate::reactor::{Arrival, Reactor};
 use crate::store::lock::{InstanceLock, LockError};
@@ -188,6 +190,8 @@ async fn serve(
     let home = config.home.clone().unwrap_or_else(|| paths.home.clone());
     let tmp = Arc::new(paths.tmp.clone());
     let paths = Arc::new(Paths { home, ..paths });
+    let routes = Routes { reactor: reactor.clone(), hub: hub.clone(), tmp };
+    let (peers, peers_task) = Peers::start(Arc::clone(&paths), routes.clone());
     let (own, sends) = (Arc::clone(&state), reactor.clone());
     let world = World { paths, state: own, reactor: sends, hub: hub.clone(), reads };
     let jobs_task = tokio::task::spawn(jobs::run(world, queue));
@@ -207,6 +211,7 @@ async fn serve(
         space: Space::new(reserve),
         peers: HashMap::new(),
         teams: crate::reactor::teams::Teams::default(),
+        outside: Outsiders::new(peers),
         stale_bytes: 0,
         status: (0, 0),
     };
@@ -218,8 +223,7 @@ async fn serve(
     });
     let thread = thread.context("starting the reactor's thread")?;
     let (close, closing) = oneshot::channel();
-    let routes = Routes { reactor: reactor.clone(), hub, tmp };
-    let peers = tokio::task::spawn(listener::serve(listener, routes, closing));
+    let served = tokio::task::spawn(listener::serve(listener, routes, closing));
     sd::ready("serving");
     tracing::info!(socket = %socket.display(), "serving");
     let result = until_end(reactor, end).await;
@@ -231,7 +235,9 @@ async fn serve(
     hub_task.abort();
     // With the reactor and the hub gone, each peer ends once it has been sent what was queued for it.
     let _told = close.send(());
-    let _ended = peers.await;
+    let _ended = served.await;
+    // It takes off the list what this daemon put there.
+    let _in_time = tokio::time::timeout(limits::ENDING_TIME_MAX, peers_task).await;
     if own_socket {
         remove_socket(&socket);
     }

@@ -30,6 +30,7 @@ mod messages;
 mod native;
 mod notifications;
 mod others;
+mod peers;
 mod permissions;
 mod readme;
 mod recorded;

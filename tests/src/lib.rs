@@ -31,6 +31,7 @@ pub mod history;
 pub mod kept;
 pub mod llm;
 pub mod mcp;
+pub mod outsider;
 pub mod processes;
 pub mod questions;
 pub mod rehearsal;

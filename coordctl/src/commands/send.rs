@@ -135,6 +135,10 @@ pub(crate) fn row(it: &SendResult) -> anyhow::Result<()> {
             }
             output::say(&text)?;
         }
+        // Whether it was that side which refused, or coordd, or nobody listened, is in the reason.
+        SendResult::Refused { to, reason } if to.starts_with("uds:") => {
+            output::note(&format!("not delivered to {}: {}", line(to), line(reason)));
+        }
         SendResult::Refused { to, reason } => {
             output::note(&format!("{} refused it: {}", line(to), line(reason)));
         }

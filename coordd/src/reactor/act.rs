@@ -39,9 +39,7 @@ impl<S: Store> Reactor<S> {
                 match outcome {
                     // Only the hub knows what agents are doing at this moment.
                     Ok(response) => self.answer(peer, call, response),
-                    Err(denial) => {
-                        self.reply(peer, call, Outcome::Error(translate::error_body(&denial)));
-                    }
+                    Err(denial) => self.deny(peer, call, denial),
                 }
             }
             Effect::Deliver { peer, message } => {
@@ -68,7 +66,10 @@ impl<S: Store> Reactor<S> {
                 let dir = self.agent_dir(&agent);
                 self.jobs.push(Job::Kill { agent, incarnation, process, tree, dir });
             }
-            Effect::OpenSession { session, create } => self.open_session(&session, create),
+            Effect::OpenSession { session, create } => {
+                self.outside.changed(&session);
+                self.open_session(&session, create);
+            }
             Effect::RemoveSession { session, scratchpad: _, team, peer, call } => {
                 self.envs.forget(&session);
                 let reply = self.peers.get(&peer).cloned().map(|handle| (handle, call));
@@ -113,12 +114,9 @@ impl<S: Store> Reactor<S> {
                     }));
                 }
             }
-            Effect::HandOut { outgoing } => self.jobs.push(Job::HandOut { outgoing }),
-            Effect::ListPeers { peer, call } => {
-                let sessions = self.core.durable.sessions.values();
-                let peers = sessions.map(|it| translate::view::peer(&self.core, it)).collect();
-                self.reply(peer, call, Outcome::Ok(Box::new(R::Peers { peers })));
-            }
+            Effect::HandOut { outgoing } => self.hand_out(outgoing),
+            Effect::Heard { ticket, taken } => self.outside.heard(ticket, taken),
+            Effect::ListPeers { peer, call } => self.list_peers(peer, call),
             Effect::Subscribe { session, after, peer, call } => {
                 if let Some(handle) = self.peers.get(&peer).cloned() {
                     self.hub.subscribe(peer, handle, session.map(|it| it.to_string()), after, call);
@@ -140,6 +138,7 @@ impl<S: Store> Reactor<S> {
                 self.hub.attach(peer, handle, viewer, call);
             }
             Effect::Publish { session, event } => {
+                self.outside.changed(&session);
                 // The team file says who is active.
                 if matches!(event, Event::AgentChanged { .. } | Event::RunEnded { .. })
                     && let Some(team) = self.core.durable.team_of(&session)
@@ -151,8 +150,7 @@ impl<S: Store> Reactor<S> {
                     self.hub.publish(&session.to_string(), event);
                 }
             }
-            // Nothing is heard from outside yet.
-            Effect::Heard { .. } | Effect::Exit => {}
+            Effect::Exit => {}
         }
     }
 

@@ -32,7 +32,7 @@ fn rank(arrival: &Arrival) -> (Option<PeerId>, u8) {
         Arrival::Input(Input::Request { peer, .. }) | Arrival::Refused { peer, .. } => {
             (Some(*peer), 2)
         }
-        Arrival::Input(Input::Outside { .. }) => (None, 2),
+        Arrival::Outside { .. } => (None, 2),
         Arrival::Input(_)
         | Arrival::Alive(_)
         | Arrival::Degraded(_)
@@ -107,6 +107,7 @@ mod tests {
                 Arrival::Call { call, .. } => call.id,
                 Arrival::Closed { .. } | Arrival::Opened { .. } | Arrival::Refused { .. } => 0,
                 Arrival::Input(_)
+                | Arrival::Outside { .. }
                 | Arrival::Alive(_)
                 | Arrival::Degraded(_)
                 | Arrival::TeamWritten(_)

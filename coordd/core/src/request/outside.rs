@@ -184,7 +184,8 @@ pub(super) fn answer(
     let id = MessageId::parse(given);
     let message = id.and_then(|id| call.durable.messages.get(&id));
     let Some(message) = message.filter(|it| it.state == State::Held) else {
-        return Err(Denial::NoSuch { what: "held message", given: given.to_owned() });
+        let given = format!("{given}; `coordctl inbound` lists those that wait");
+        return Err(Denial::NoSuch { what: "held message", given });
     };
     let session = call.durable.sessions.get(&message.session).ok_or(Denial::BadCredentials)?;
     let lead = call.durable.lead_of(&session.id).ok_or(Denial::BadCredentials)?;

@@ -1,0 +1,48 @@
+//! Who is listed by other programs, and is there: each is connected to before it is shown (M-9, A22).
+
+use super::registry::{Entry, Registry};
+use super::vetting::{Refusal, connect_to};
+use proto::view::{PeerKind, PeerView};
+
+/// Entries that are looked at; a person has tens.
+const LISTED_MAX: usize = 500;
+/// How a process of Linux is told from others where Claude Code lists itself.
+const NATIVE_DOMAIN: &str = "linux:";
+
+/// All who can be written to, ours left out.
+pub(super) fn others(registry: &Registry) -> Vec<PeerView> {
+    let entries = registry.entries();
+    let others = entries.into_iter().filter(|it| !registry.is_ours(it)).take(LISTED_MAX);
+    others.filter(|it| is_there(it, registry)).map(view).collect()
+}
+
+/// Those of a name.
+pub(super) fn named(registry: &Registry, name: &str) -> Vec<PeerView> {
+    let mut found = others(registry);
+    found.retain(|it| it.name.eq_ignore_ascii_case(name.trim()));
+    found
+}
+
+fn is_there(entry: &Entry, registry: &Registry) -> bool {
+    match connect_to(&entry.socket, registry) {
+        Ok(found) => found.entry == *entry,
+        // It is there, and has much to do.
+        Err(Refusal::Busy) => true,
+        Err(_) => false,
+    }
+}
+
+fn view(it: Entry) -> PeerView {
+    let kind =
+        if it.domain.starts_with(NATIVE_DOMAIN) { PeerKind::Claude } else { PeerKind::Other };
+    let folder = it.cwd.rsplit('/').next().unwrap_or_default();
+    PeerView {
+        id: it.session,
+        name: if it.name.is_empty() { folder.to_owned() } else { it.name },
+        kind,
+        address: format!("uds:{}", it.socket.display()),
+        state: it.status,
+        cwd: it.cwd,
+        heard_ms: it.heard_ms,
+    }
+}

@@ -1,0 +1,327 @@
+//! Sessions of other programs: ours are listed where they look, have a socket each, and theirs are written to (M-6, M-9, M-10).
+//!
+//! ```text
+//!   reactor ──▶ Order ──▶ run ─┬─▶ registry.rs    who is listed in ~/.claude/sessions
+//!                              ├─▶ inbox.rs       what they say to our sockets ──▶ Arrival::Outside ──▶ reactor
+//!                              └─▶ outbound.rs    what we say to theirs, after vetting.rs ──▶ Input::Handed ──▶ reactor
+//! ```
+//!
+//! `claude.rs` alone knows the lines, `registry.rs` the files, `place.rs` the folders. Nothing here decides who is heard: that is
+//! the core's. The reactor never waits for any of it.
+
+mod claude;
+mod inbox;
+mod listing;
+mod outbound;
+mod place;
+mod registry;
+mod vetting;
+
+use crate::clock;
+use crate::paths::Paths;
+use crate::peer::Handle;
+use crate::reactor::Arrival;
+use claude::Speaker;
+use coordd_core::Input;
+use coordd_core::id::{MessageId, SessionId};
+use coordd_core::outgoing::Kind;
+use inbox::Routes;
+use outbound::Saying;
+use place::Place;
+use proto::error::ErrorBody;
+use proto::view::PeerView;
+use registry::{Own, Registry};
+use sha2::Digest as _;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+/// Orders that wait: the core lets so many messages be on their way, and changes of sessions are merged before.
+const ORDERS_WAITING_MAX: usize = 2_048;
+/// Connections to all inboxes that are looked at; more wait in the kernel's queues.
+const CONNECTIONS_MAX: usize = 64;
+/// Connections to inboxes that speak coordd's own protocol: it is meant for its socket.
+const GREETED_MAX: usize = 32;
+/// Messages that are handed out at once, each to another receiver.
+const SAYINGS_MAX: usize = 16;
+/// Receivers whose order is kept; those that nothing waits for are forgotten beyond it.
+const RECEIVERS_MAX: usize = 256;
+
+/// Addresses of one name that a refusal lists.
+const NAMED_MAX: usize = 5;
+
+/// A session of ours, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    pub(crate) cwd: String,
+    pub(crate) status: &'static str,
+    pub(crate) created_ms: u64,
+}
+
+/// A message for somebody outside.
+#[derive(Debug)]
+pub(crate) struct HandOut {
+    pub(crate) outgoing: MessageId,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) name: String,
+    pub(crate) bypasses: bool,
+    pub(crate) to: String,
+    pub(crate) wire_id: String,
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+/// What the reactor wants.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A session is there, has changed, or is gone.
+    Seen(SessionId, Option<Seen>),
+    /// Say something.
+    HandOut(Box<HandOut>),
+    /// Answer with these and with all who are listed.
+    List(Vec<PeerView>, (Handle, u64)),
+    /// Answer that a name is no agent's, and whose it is.
+    Unknown(String, ErrorBody, (Handle, u64)),
+}
+
+/// The way to the peers. It never blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    orders: mpsc::Sender<Order>,
+}
+
+impl Peers {
+    /// The way to what is done, and what does it until the way is gone.
+    pub(crate) fn start(paths: Arc<Paths>, routes: crate::peer::Routes) -> (Self, JoinHandle<()>) {
+        let (orders, queue) = mpsc::channel(ORDERS_WAITING_MAX);
+        (Self { orders }, tokio::task::spawn(run(paths, routes, queue)))
+    }
+
+    /// Whether it was taken.
+    pub(crate) fn push(&self, order: Order) -> bool {
+        self.orders.try_send(order).is_ok()
+    }
+}
+
+/// All that is needed to do it.
+struct World {
+    registry: Registry,
+    place: Option<Place>,
+    routes: Routes,
+    own: HashMap<SessionId, OwnSession>,
+    /// The inbox for answers to the user.
+    for_user: Option<JoinHandle<()>>,
+    /// For each receiver a single place, so that what is said to it stays in order.
+    turns: HashMap<String, Arc<Semaphore>>,
+    sayings: Arc<Semaphore>,
+}
+
+/// A session that is listed.
+struct OwnSession {
+    token: String,
+    inbox: JoinHandle<()>,
+}
+
+/// Does what is ordered until the reactor is gone; then nothing of ours is left.
+async fn run(paths: Arc<Paths>, own: crate::peer::Routes, mut orders: mpsc::Receiver<Order>) {
+    let mark = mark(&paths.state.path());
+    let registry = Registry::new(&paths.home, &mark);
+    let opened = blocking(move || Place::open(&paths, &mark)).await;
+    let place = match opened {
+        Some(Ok(place)) => Some(place),
+        Some(Err(wrong)) => {
+            let text = format!(
+                "other programs cannot write to sessions: there is no folder for their sockets ({wrong})"
+            );
+            let _told = own.reactor.send(Arrival::Degraded(text)).await;
+            None
+        }
+        None => None,
+    };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (greeted, count) = (Arc::new(Semaphore::new(GREETED_MAX)), Arc::new(AtomicU64::new(0)));
+    let reactor = own.reactor.clone();
+    let routes = Routes { own, greeted, count, reactor, registry: registry.clone(), places };
+    let mut world = World {
+        registry,
+        place,
+        routes,
+        own: HashMap::new(),
+        for_user: None,
+        turns: HashMap::new(),
+        sayings: Arc::new(Semaphore::new(SAYINGS_MAX)),
+    };
+    world.begin().await;
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Seen(session, Some(seen)) => world.show(session, seen).await,
+            Order::Seen(session, None) => world.hide(&session).await,
+            Order::HandOut(it) => world.hand_out(*it),
+            Order::List(own, reply) => world.list(own, reply),
+            Order::Unknown(name, error, reply) => world.unknown(name, error, reply),
+        }
+    }
+    for session in world.own.keys().cloned().collect::<Vec<_>>() {
+        world.hide(&session).await;
+    }
+    if let (Some(place), Some(inbox)) = (&world.place, world.for_user.take()) {
+        stopped(inbox).await;
+        remove_socket(place, &place.path(None));
+    }
+}
+
+impl World {
+    /// Takes away what an earlier daemon of this state left, and what it left alone.
+    async fn begin(&mut self) {
+        let registry = self.registry.clone();
+        let left = blocking(move || registry.clean()).await.unwrap_or_default();
+        let Some(place) = &self.place else { return };
+        for socket in left.iter().filter(|it| place.is_ours(it)) {
+            remove_socket(place, socket);
+        }
+        match inbox::made(place.dir(), &place.name(None)) {
+            Ok(listener) => {
+                let serve = inbox::serve(listener, None, String::new(), self.routes.clone());
+                self.for_user = Some(tokio::task::spawn(serve));
+            }
+            Err(error) => tracing::warn!(%error, "nobody can answer the user"),
+        }
+    }
+
+    async fn show(&mut self, session: SessionId, seen: Seen) {
+        let Some(place) = &self.place else { return };
+        if !self.own.contains_key(&session) {
+            let listener = match inbox::made(place.dir(), &place.name(Some(&session))) {
+                Ok(listener) => listener,
+                Err(error) => {
+                    tracing::warn!(%error, %session, "other programs cannot write to it");
+                    return;
+                }
+            };
+            let Ok(token) = token() else { return };
+            let routes = self.routes.clone();
+            let serve = inbox::serve(listener, Some(session.clone()), token.clone(), routes);
+            let inbox = tokio::task::spawn(serve);
+            self.own.insert(session.clone(), OwnSession { token, inbox });
+        }
+        let Some(own) = self.own.get(&session) else { return };
+        let listed = Own {
+            session: session.0.clone(),
+            name: seen.name,
+            cwd: seen.cwd,
+            status: seen.status,
+            created_ms: seen.created_ms,
+            socket: place.path(Some(&session)),
+            token: own.token.clone(),
+        };
+        let registry = self.registry.clone();
+        let put = blocking(move || registry.put(&listed, clock::wall_ms())).await;
+        if let Some(Err(error)) = put {
+            let error = crate::cause::chain(&error);
+            tracing::warn!(error, %session, "other programs do not see it");
+        }
+    }
+
+    async fn hide(&mut self, session: &SessionId) {
+        let (Some(place), Some(own)) = (&self.place, self.own.remove(session)) else { return };
+        stopped(own.inbox).await;
+        let socket = place.path(Some(session));
+        remove_socket(place, &socket);
+        let (registry, id) = (self.registry.clone(), session.0.clone());
+        blocking(move || registry.remove(&id, &socket)).await;
+    }
+
+    fn hand_out(&mut self, it: HandOut) {
+        if self.turns.len() > RECEIVERS_MAX {
+            self.turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        }
+        let turn = self.turns.entry(it.to.clone()).or_insert_with(|| Arc::new(Semaphore::new(1)));
+        let (turn, sayings) = (Arc::clone(turn), Arc::clone(&self.sayings));
+        let address = self.place.as_ref().map(|place| place.path(it.session.as_ref()));
+        let address = address.map(|it| format!("uds:{}", it.display())).unwrap_or_default();
+        let from = Speaker { address, name: it.name, bypasses: it.bypasses };
+        let saying = Saying { from, wire_id: it.wire_id, kind: it.kind, text: it.text };
+        let (registry, reactor) = (self.registry.clone(), self.routes.reactor.clone());
+        let (to, outgoing) = (it.to, it.outgoing);
+        tokio::task::spawn(async move {
+            let _turn = turn.acquire().await;
+            let _place = sayings.acquire().await;
+            let said = blocking(move || outbound::say(Path::new(&to), &registry, &saying)).await;
+            let failed = match said {
+                Some(Ok(())) => None,
+                Some(Err(why)) => Some(why),
+                None => Some("it was cut off; it may have the message".to_owned()),
+            };
+            // Fails only when the reactor has ended.
+            let _told = reactor.send(Arrival::Input(Input::Handed { outgoing, failed })).await;
+        });
+    }
+
+    fn list(&self, own: Vec<PeerView>, (handle, call): (Handle, u64)) {
+        let registry = self.registry.clone();
+        tokio::task::spawn(async move {
+            let others = blocking(move || listing::others(&registry)).await.unwrap_or_default();
+            let peers = own.into_iter().chain(others).collect();
+            let response = proto::response::Response::Peers { peers };
+            handle.reply(call, proto::Outcome::Ok(Box::new(response)));
+        });
+    }
+
+    fn unknown(&self, name: String, mut error: ErrorBody, (handle, call): (Handle, u64)) {
+        let registry = self.registry.clone();
+        tokio::task::spawn(async move {
+            let found = blocking(move || listing::named(&registry, &name)).await;
+            let found = found.into_iter().flatten().take(NAMED_MAX);
+            let addresses: Vec<_> = found.map(|it| it.address).collect();
+            if !addresses.is_empty() {
+                let all = addresses.join(", ");
+                error.hint = format!("{}; outside of coordd it is {all}", error.hint);
+            }
+            handle.reply(call, proto::Outcome::Error(error));
+        });
+    }
+}
+
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(act).await.ok()
+}
+
+/// Its socket is closed when this is over.
+async fn stopped(inbox: JoinHandle<()>) {
+    inbox.abort();
+    let _cut_off = inbox.await;
+}
+
+fn remove_socket(place: &Place, path: &Path) {
+    let Some(name) = path.file_name() else { return };
+    // One that answers is served by somebody else.
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return;
+    }
+    let _gone = rustix::fs::unlinkat(place.dir(), name, rustix::fs::AtFlags::empty());
+}
+
+/// What tells the daemon of one state folder from that of another.
+fn mark(state: &Path) -> String {
+    let whole = sha256_hex(state.as_os_str().as_encoded_bytes());
+    whole.chars().take(16).collect()
+}
+
+/// A fresh secret of 32 digits.
+fn token() -> anyhow::Result<String> {
+    let random: [u8; 32] = clock::random()?;
+    Ok(sha256_hex(&random).chars().take(32).collect())
+}
+
+fn sha256_hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for byte in sha2::Sha256::digest(bytes) {
+        let _fits = write!(text, "{byte:02x}");
+    }
+    text
+}
