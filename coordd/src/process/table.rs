@@ -1,8 +1,10 @@
 //! The process table, read from `/proc`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 
 /// Longest line of `/proc/<pid>/stat`: 52 numbers and a name.
@@ -61,6 +63,14 @@ pub(super) fn command_line(pid: u32, uid: u32) -> Option<Vec<String>> {
         .then(|| read_bounded(&format!("/proc/{pid}/cmdline"), COMMAND_BYTES_MAX))??;
     let words = line.split(|byte| *byte == 0).take(COMMAND_WORDS_MAX);
     Some(words.map(|it| String::from_utf8_lossy(it).into_owned()).collect())
+}
+
+/// What a variable had as its value in the environment that a process was started with. None where it had none, or does not say.
+pub(super) fn variable(pid: u32, name: &str) -> Option<OsString> {
+    let environ = read_bounded(&format!("/proc/{pid}/environ"), ENVIRON_BYTES_MAX)?;
+    let value =
+        |it: &[u8]| it.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    environ.split(|byte| *byte == 0).find_map(value).map(OsString::from_vec)
 }
 
 fn read_bounded(path: &str, bytes_max: u64) -> Option<Vec<u8>> {

@@ -4,6 +4,7 @@
 //! not send them a signal.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use coordd_core::agent::Process;
 use proto::teammate::started_as;
@@ -14,15 +15,15 @@ use super::{identity, table};
 /// behind, the line is that of something that starts one, as a terminal multiplexer.
 const WORDS_BEFORE_ID_MAX: usize = 3;
 
-/// The processes of this user that were started as members of teams, by `<name>@<team>`. Of several the oldest: it has the
-/// inbox.
-pub(crate) fn find() -> BTreeMap<String, Process> {
+/// The processes of this user, with this home, that were started as members of teams, by `<name>@<team>`. Of several the
+/// oldest: it has the inbox. With another home a team of the same name is another one.
+pub(crate) fn find(home: &Path) -> BTreeMap<String, Process> {
     let uid = crate::dir::euid();
     let mut found: BTreeMap<String, Process> = BTreeMap::new();
     for process in table::read_all().values().filter(|it| !it.is_dead) {
         let Some(words) = table::command_line(process.pid, uid) else { continue };
         let first = words.iter().take(WORDS_BEFORE_ID_MAX + 1).map(String::as_str);
-        let Some(id) = started_as(first) else { continue };
+        let Some(id) = started_as(first).filter(|_| has_home(process.pid, home)) else { continue };
         let is_older = found.get(id).is_none_or(|it| process.start_ticks < it.start_ticks);
         if is_older {
             let boot_id = identity::boot_id();
@@ -31,6 +32,12 @@ pub(crate) fn find() -> BTreeMap<String, Process> {
         }
     }
     found
+}
+
+/// Whoever says nothing about its home has the user's.
+fn has_home(pid: u32, home: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    table::variable(pid, "HOME").is_none_or(|it| real(Path::new(&it)) == real(home))
 }
 
 #[cfg(test)]
@@ -42,29 +49,25 @@ mod tests {
     #[test]
     fn t2_a_member_is_found_by_its_command_line_until_it_ends() {
         let id = format!("m1@team-{}", std::process::id());
-        // The shell waits for its input to end; what follows its script are words of its own.
-        let script = ["-c", "read x; exit 0"];
-        let mut child = Command::new("sh")
-            .args(script)
-            .args(["sh", "--agent-id", &id])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(find().get(&id), None, "too far behind: it may only start one");
-        let program = tempfile::tempdir().unwrap();
-        let path = program.path().join("claude");
+        let home = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let path = home.path().join("claude");
         std::fs::write(&path, "read x\n").unwrap();
-        let mut member = Command::new("sh")
-            .arg(&path)
-            .args(["--agent-id", &id])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(find().get(&id).map(|it| it.pid), Some(member.id()));
-        for it in [&mut child, &mut member] {
+        let start = |before: &[&str]| {
+            let mut command = Command::new("sh");
+            command.args(before).args(["--agent-id", &id]).env("HOME", home.path());
+            command.stdin(Stdio::piped()).spawn().unwrap()
+        };
+        // What follows a script are words of its own.
+        let mut starter = start(&["-c", "read x; exit 0", "sh"]);
+        assert_eq!(find(home.path()).get(&id), None, "too far behind: it may only start one");
+        let mut member = start(&[path.to_str().unwrap()]);
+        assert_eq!(find(home.path()).get(&id).map(|it| it.pid), Some(member.id()));
+        assert_eq!(find(other.path()).get(&id), None, "another home has other teams");
+        for it in [&mut starter, &mut member] {
             drop(it.stdin.take());
             it.wait().unwrap();
         }
-        assert_eq!(find().get(&id), None);
+        assert_eq!(find(home.path()).get(&id), None);
     }
 }

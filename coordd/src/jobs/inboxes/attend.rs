@@ -161,7 +161,7 @@ impl Thread {
     }
 
     pub(super) fn scan(&mut self) {
-        let found = terminals::find();
+        let found = terminals::find(&self.world.paths.home);
         let mut changes = Vec::new();
         for team in self.teams.values_mut() {
             for it in &team.wanted.terminals {
