@@ -2,7 +2,7 @@
 
 use crate::client::{Ask, Client, ClientError};
 use crate::error::Failure;
-use crate::paths::{Paths, Vars};
+use crate::paths::{self, Paths, Vars};
 use crate::terminal::Style;
 use proto::error::{ErrorBody, ErrorCode};
 use proto::request::Request;
@@ -28,6 +28,17 @@ impl Context {
         let style = Style::of(std::io::stdout().is_terminal(), var("NO_COLOR"), var("TERM"));
         let style = style.with_columns(crate::terminal::columns(std::io::stdout()));
         Ok(Self { paths, json, style, client: None, vars })
+    }
+
+    /// Where the environment does not say where sockets are, a login session's usual folder is taken.
+    pub(crate) fn use_login_runtime_folder(&mut self) -> Result<(), Failure> {
+        let uid = rustix::process::geteuid().as_raw();
+        let usual = paths::login_runtime_folder(uid);
+        if let Some(folder) = paths::missing_runtime_folder(&self.vars, usual, uid) {
+            self.vars.insert("XDG_RUNTIME_DIR".to_owned(), folder);
+            self.paths = Paths::of(&self.vars, uid)?;
+        }
+        Ok(())
     }
 
     /// The folder in which the command was given.

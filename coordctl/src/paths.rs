@@ -71,6 +71,20 @@ fn is_runtime_folder(path: &Path, uid: u32) -> bool {
     path.metadata().is_ok_and(|it| it.is_dir() && it.uid() == uid && closed(it.mode()))
 }
 
+/// Where a login session of this user has its runtime folder on usual systems.
+pub(crate) fn login_runtime_folder(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/run/user/{uid}"))
+}
+
+/// This folder, where it can be one and the environment names none.
+pub(crate) fn missing_runtime_folder(vars: &Vars, folder: PathBuf, uid: u32) -> Option<String> {
+    let named = |name: &str| vars.get(name).is_some_and(|it| !it.is_empty());
+    if named("XDG_RUNTIME_DIR") || named("COORDD_SOCKET") || !is_runtime_folder(&folder, uid) {
+        return None;
+    }
+    folder.into_os_string().into_string().ok()
+}
+
 /// The runtime folder that the environment names and that is passed over, since it cannot be used as one.
 pub(crate) fn unusable_runtime_folder(vars: &Vars, uid: u32) -> Option<String> {
     let chosen = vars.get("COORDD_SOCKET").is_some_and(|it| !it.is_empty());
@@ -143,6 +157,28 @@ fn is_executable(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// L-4: clients that hand on next to nothing of their environment.
+    #[test]
+    fn l4_a_login_sessions_folder_stands_in_for_a_variable_that_is_missing() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let uid = rustix::process::geteuid().as_raw();
+        let folder = tempfile::tempdir().unwrap();
+        let open_to = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(folder.path(), permissions).unwrap();
+        };
+        open_to(0o700);
+        let found = |pairs: &[(&str, &str)]| {
+            missing_runtime_folder(&vars(pairs), folder.path().to_owned(), uid)
+        };
+        assert_eq!(found(&[]).as_deref(), folder.path().to_str());
+        assert_eq!(found(&[("XDG_RUNTIME_DIR", "")]).as_deref(), folder.path().to_str());
+        assert_eq!(found(&[("XDG_RUNTIME_DIR", "/elsewhere")]), None);
+        assert_eq!(found(&[("COORDD_SOCKET", "/s")]), None);
+        open_to(0o755);
+        assert_eq!(found(&[]), None, "open to others");
+    }
 
     fn vars(pairs: &[(&str, &str)]) -> Vars {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

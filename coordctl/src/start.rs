@@ -113,6 +113,10 @@ fn spawn(paths: &Paths, vars: &Vars) -> Result<(Child, u64), Failure> {
     for name in vars.keys().filter(|name| crate::env::is_the_callers_own(name)) {
         command.env_remove(name);
     }
+    // It may have been found where the environment did not say it.
+    if let Some(folder) = vars.get("XDG_RUNTIME_DIR") {
+        command.env("XDG_RUNTIME_DIR", folder);
+    }
     let child = crate::signals::unblocked(|| command.spawn()).map_err(|error| {
         no_daemon(format!("cannot start {}: {error}", program.display()))
             .hint("install coordd beside coordctl or in PATH, or set COORDD_BIN to its path")

@@ -3,6 +3,7 @@
 //! What belongs to one feature has a file of its own in `cli/`. These here are about what the others stand on.
 
 mod exchange;
+mod mcp;
 mod peers;
 mod pinned;
 mod recorded;

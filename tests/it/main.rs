@@ -26,6 +26,7 @@ mod gone;
 mod identity;
 mod llm;
 mod mcp;
+mod mcp_install;
 mod messages;
 mod native;
 mod notifications;

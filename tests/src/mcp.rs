@@ -82,7 +82,8 @@ impl McpClient {
         message
     }
 
-    fn initialize(&mut self) {
+    /// Shakes hands.
+    pub fn initialize(&mut self) {
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
                              "clientInfo": { "name": "a test", "version": "1" } });
         let answer = self.request("initialize", &params);

@@ -3,6 +3,12 @@
 //! It finds or makes the session and then becomes `coordd-worker --mcp`, which joins and serves. Its stdout belongs to the client:
 //! nothing is written there.
 
+mod change;
+mod client;
+mod install;
+mod json_text;
+mod toml_text;
+
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -27,9 +33,24 @@ const LOOKED_AT_MAX: usize = 20;
     args_conflicts_with_subcommands = true,
     after_help = "Without --session it is this folder's: for a coordinator the newest one that is led so and that no other \
                   program leads, or a new one; for a peer the newest one.\n\n\
+                  Example: coordctl mcp install claude\n\
                   Example: coordctl mcp --as peer --session dates"
 )]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Install(install::InstallArgs),
+    Uninstall(install::UninstallArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
     /// What the program is: coordinator, which leads the session and starts workers, or peer, which writes and reads messages.
     #[arg(long = "as", value_name = "ROLE", value_parser = ["coordinator", "peer"], default_value = "coordinator")]
     role: String,
@@ -54,6 +75,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
+    match &args.verb {
+        Some(Verb::Install(args)) => install::install(context, args),
+        Some(Verb::Uninstall(args)) => install::uninstall(context, args),
+        None => serve(context, &args.serve),
+    }
+}
+
+fn serve(context: &mut Context, args: &ServeArgs) -> anyhow::Result<Exit> {
+    // Clients that hand on little of their environment leave out where a login session has its sockets.
+    context.use_login_runtime_folder()?;
     if args.name.is_some() && args.role != "peer" {
         return Err(Failure::usage("--name is for --as peer")
             .hint("a coordinator is always called `lead`")
@@ -87,7 +118,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
         .into())
 }
 
-fn named(context: &mut Context, args: &Args, given: &str) -> anyhow::Result<SessionView> {
+fn named(context: &mut Context, args: &ServeArgs, given: &str) -> anyhow::Result<SessionView> {
     let request = Request::SessionShow { session: given.to_owned() };
     match context.call_or_denied(request)? {
         Ok(response) => {
@@ -101,7 +132,7 @@ fn named(context: &mut Context, args: &Args, given: &str) -> anyhow::Result<Sess
     }
 }
 
-fn of_this_folder(context: &mut Context, args: &Args) -> anyhow::Result<SessionView> {
+fn of_this_folder(context: &mut Context, args: &ServeArgs) -> anyhow::Result<SessionView> {
     let here = Context::cwd()?;
     let response = context.call(Request::SessionList {})?;
     expect!(response, Sessions { sessions });
@@ -134,7 +165,11 @@ fn is_free(lead: &AgentView) -> bool {
     lead.runtime == Runtime::External && lead.state == AgentState::Stopped
 }
 
-fn made(context: &mut Context, args: &Args, name: Option<&str>) -> anyhow::Result<SessionView> {
+fn made(
+    context: &mut Context,
+    args: &ServeArgs,
+    name: Option<&str>,
+) -> anyhow::Result<SessionView> {
     let of_session = super::new::SessionArgs {
         name: name.map(str::to_owned),
         mode: Some("coordinator".to_owned()),

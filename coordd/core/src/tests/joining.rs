@@ -131,6 +131,22 @@ fn l4_it_starts_workers_and_is_told_of_their_ends() {
     assert_eq!(stage.ask(lead, output), Ok(Answer::Done));
 }
 
+/// A program that ends with mail unread has not crashed, however often it does: a client is closed when its user likes.
+#[test]
+fn l4_mail_waits_however_often_the_program_ends() {
+    let mut stage = stage();
+    let message = stage.prompt("lead");
+    for pid in 10..10 + limits::CRASHES_MAX + 2 {
+        joined(stage.user(join(Role::Coordinator, "", pid)));
+        let peer = stage.connect("lead");
+        assert!(stage.step.effects.contains(&Effect::Deliver { peer, message }));
+        stage.exit("lead", None);
+        let lead = stage.agent("lead");
+        assert_eq!((&lead.life, lead.crashes, lead.runs), (&Life::Down, 0, 0));
+    }
+    assert_eq!(stage.message(message).state, State::Delivered);
+}
+
 #[test]
 fn l4_one_program_is_the_lead_and_a_second_one_is_told_so() {
     let mut stage = stage();
