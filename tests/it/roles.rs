@@ -67,6 +67,7 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
             agent_type: none(),
         },
         Request::TeamDelete { session: own() },
+        Request::TeamInvite { team: some(), name: some(), description: none() },
         Request::TeamList {},
         Request::TeamShow { team: some() },
         Request::TaskCreate {
