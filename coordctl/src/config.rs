@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use proto::agent::{Permissions, Runtime};
 use serde::Deserialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// All settings have a default, so that no file is as good as an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -15,6 +15,8 @@ pub(crate) struct Config {
     pub(crate) runtime: Option<Runtime>,
     /// As `--lead` takes it.
     pub(crate) lead: Option<Runtime>,
+    /// The program of Claude Code, when not in PATH.
+    pub(crate) claude_path: Option<PathBuf>,
     /// Names of variables that agents get besides the usual ones.
     pub(crate) env_allow: Vec<String>,
     /// Workers running at once.
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let config = Config::parse(
-            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
+            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nclaude_path = \"/opt/claude\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
              scratchpad = false\n[openai]\nbase_url = \"http://o\"\n[anthropic]\nbase_url = \"http://a\"\n\
              [permissions]\nmode = \"plan\"\nallow = [\"Bash(make *)\"]\nask = [\"Bash\"]\ndeny = [\"Read(.env)\"]\n\
              [daemon]\nanything = 1\n",
@@ -95,6 +97,7 @@ mod tests {
         .unwrap();
         assert_eq!(config.workers, Some(4));
         assert_eq!((config.runtime, config.lead), (Some(Runtime::Claude), Some(Runtime::Native)));
+        assert_eq!(config.claude_path.as_deref(), Some(Path::new("/opt/claude")));
         assert_eq!(config.scratchpad, Some(false));
         assert_eq!(config.anthropic.base_url.as_deref(), Some("http://a"));
         let rules = config.permissions();

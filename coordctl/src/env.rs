@@ -3,7 +3,11 @@
 //! An agent works as the caller would, with the same PATH, toolchains and keys; but not with what describes
 //! the caller's own process, such as another tool's session or systemd's sockets.
 
+use crate::config::Config;
 use crate::paths::Vars;
+
+/// Where agents find Claude Code, when not in PATH.
+pub(crate) const CLAUDE: &str = "COORDD_CLAUDE";
 
 /// Variables that pass by their whole name.
 const NAMES: &[&str] = &[
@@ -25,6 +29,10 @@ const NAMES: &[&str] = &[
     "CLAUDE_CODE_TMPDIR",
     "CLAUDE_CODE_SIMPLE",
     "CLAUDE_CONFIG_DIR",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "DISABLE_TELEMETRY",
+    "DISABLE_ERROR_REPORTING",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
@@ -125,8 +133,17 @@ pub(crate) fn is_the_callers_own(name: &str) -> bool {
     NEVER.contains(&name) || NEVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What agents get of the caller's environment. `more` are names that the configuration adds.
-pub(crate) fn for_agents(vars: &Vars, more: &[String]) -> Vars {
+/// What agents get of the caller's environment, with what the configuration says.
+pub(crate) fn for_agents(vars: &Vars, config: &Config) -> Vars {
+    let mut env = allowed(vars, &config.env_allow);
+    if let Some(path) = &config.claude_path {
+        env.entry(CLAUDE.to_owned()).or_insert_with(|| path.to_string_lossy().into_owned());
+    }
+    env
+}
+
+/// What passes. `more` are names that the configuration adds.
+fn allowed(vars: &Vars, more: &[String]) -> Vars {
     let passes = |name: &str| {
         let listed = NAMES.contains(&name)
             || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -153,7 +170,7 @@ mod tests {
     fn passed(names: &[&str], more: &[&str]) -> Vec<String> {
         let vars = names.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
         let more: Vec<String> = more.iter().map(|it| (*it).to_owned()).collect();
-        for_agents(&vars, &more).into_keys().collect()
+        allowed(&vars, &more).into_keys().collect()
     }
 
     #[test]
@@ -189,6 +206,15 @@ mod tests {
             "AWS_SECRET_ACCESS_KEY",
         ];
         assert_eq!(passed(&names, &["CLAUDECODE", "COORDD_TOKEN"]), Vec::<String>::new());
+    }
+
+    /// the variable of the caller wins over the configuration.
+    #[test]
+    fn r2_agents_are_told_where_claude_code_is() {
+        let config = Config::parse("claude_path = \"/opt/claude\"").unwrap();
+        let claude = |vars: Vars| for_agents(&vars, &config).remove(CLAUDE).unwrap();
+        assert_eq!(claude(Vars::new()), "/opt/claude");
+        assert_eq!(claude(Vars::from([(CLAUDE.to_owned(), "/mine".to_owned())])), "/mine");
     }
 
     #[test]

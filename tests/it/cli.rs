@@ -2,9 +2,11 @@
 //!
 //! What belongs to one feature has a file of its own in `cli/`. These here are about what the others stand on.
 
+mod coordinator;
 mod exchange;
 mod mcp;
 mod peers;
 mod pinned;
 mod recorded;
 mod teammates;
+mod worker;

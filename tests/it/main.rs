@@ -14,6 +14,7 @@
 
 mod bad_input;
 mod bounded;
+mod claude;
 mod cli;
 mod coordctl;
 mod corpus;

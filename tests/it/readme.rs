@@ -12,7 +12,17 @@ use tests::sandbox::program;
 use tests::{Daemon, Ran, Sandbox};
 
 /// Beginnings of commands that are exchanged: what is written, what is run, why.
-const EXCHANGED: [(&str, &str, &str); 14] = [
+const EXCHANGED: [(&str, &str, &str); 16] = [
+    (
+        "coordctl run --runtime claude",
+        "coordctl run --runtime claude --help",
+        "Claude Code is in the tests `cli::worker`",
+    ),
+    (
+        "coordctl run --lead claude",
+        "coordctl run --lead claude --runtime claude --help",
+        "Claude Code is in the tests `cli::coordinator`",
+    ),
     (
         "cargo build --release",
         "cargo tree --quiet --locked --offline --depth 0 -p coordd",

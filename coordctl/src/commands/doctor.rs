@@ -232,11 +232,26 @@ fn programs(context: &Context) -> Vec<Check> {
             paths::program(&context.vars, "COORDD_WORKER", "coordd-worker"),
             "not found beside coordctl or in PATH: install it beside coordd",
         ),
+        match claude(context) {
+            Some(path) => ok("claude program", path),
+            None => ok(
+                "claude program",
+                "not found in PATH: needed only for `--runtime claude` and `--lead claude`",
+            ),
+        },
         match paths::in_path(&context.vars, "git") {
             Some(path) => ok("git", path.display().to_string()),
             None => warn("git", "not found in PATH: agents cannot show or compare changes"),
         },
     ]
+}
+
+/// Where agents would find Claude Code.
+fn claude(context: &Context) -> Option<String> {
+    let config = Config::load(&context.paths.config_file).unwrap_or_default();
+    let given = context.vars.get(crate::env::CLAUDE).cloned();
+    let given = given.or_else(|| config.claude_path.map(|it| it.display().to_string()));
+    given.or_else(|| Some(paths::in_path(&context.vars, "claude")?.display().to_string()))
 }
 
 fn configured_model(context: &Context) -> Check {
@@ -249,7 +264,7 @@ fn configured_model(context: &Context) -> Check {
     match model::resolve(None, from, runtimes.contains(&Runtime::Native)) {
         Ok(None) => ok("model", "none of ours is needed: the runtime brings its own"),
         Ok(Some(model)) => {
-            let env = crate::env::for_agents(&context.vars, &config.env_allow);
+            let env = crate::env::for_agents(&context.vars, &config);
             match model::check_key(&model, &env) {
                 Ok(()) => ok("model", crate::words::model(&model)),
                 Err(error) => warn("model", format!("{error}: {}", error.hint)),

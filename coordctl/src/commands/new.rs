@@ -138,7 +138,7 @@ pub(crate) fn prepare(
             .hint("work in a folder whose path is UTF-8")
     })?;
     check_rules(&context.vars, &permissions)?;
-    let env = env::for_agents(&context.vars, &config.env_allow);
+    let env = env::for_agents(&context.vars, &config);
     if let Some(model) = model.as_ref().filter(|_| some_native) {
         model::check_key(model, &env)?;
     }

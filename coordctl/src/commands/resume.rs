@@ -26,7 +26,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         std::collections::BTreeMap::new()
     } else {
         let config = Config::load(&context.paths.config_file)?;
-        env::for_agents(&context.vars, &config.env_allow)
+        env::for_agents(&context.vars, &config)
     };
     let mode_variable = context.vars.get("CLAUDE_CODE_COORDINATOR_MODE").cloned();
     let response =

@@ -67,6 +67,8 @@ pub(crate) struct Conversation {
     /// Whether the last answer is whole.
     answer_whole: bool,
     has_input: bool,
+    /// What came in during the last run, with the messages that it is.
+    inputs: Vec<(Option<String>, String)>,
     last_text: String,
     so_far: RunSoFar,
 }
@@ -79,6 +81,7 @@ impl Conversation {
             What::Input { message, text, .. } => {
                 self.has_input = true;
                 self.answer_whole = false;
+                self.inputs.push((message.clone(), text.clone()));
                 if let Some(message) = message {
                     self.messages.insert(message.clone(), entry.run);
                 }
@@ -104,6 +107,7 @@ impl Conversation {
         if entry.run != self.so_far.run {
             self.so_far = RunSoFar { run: entry.run, began_ms: entry.at_ms, ..RunSoFar::default() };
             self.last_text.clear();
+            self.inputs.clear();
         }
         let so_far = &mut self.so_far;
         so_far.lasted_ms = entry.at_ms.saturating_sub(so_far.began_ms);
@@ -193,6 +197,11 @@ impl Conversation {
     /// Whether anything has been said to the agent.
     pub(crate) fn has_input(&self) -> bool {
         self.has_input
+    }
+
+    /// What came in during the last run, in order.
+    pub(crate) fn inputs(&self) -> &[(Option<String>, String)] {
+        &self.inputs
     }
 
     /// What the model last said in this run.

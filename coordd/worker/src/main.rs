@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Some("--check-rules") => return checked(check_rules(std::env::args_os().skip(2))),
         Some(_) => return usage(),
     }
-    set_up_logs("info");
+    set_up_logs("info,rmcp=warn");
     match run() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Gone(reason)) => {

@@ -11,7 +11,7 @@
 mod result;
 mod schema;
 
-use proto::agent::Role;
+use proto::agent::{Role, Runtime};
 use proto::json::Json;
 use proto::message::Body;
 use proto::request::{NewAgent, Request};
@@ -148,7 +148,7 @@ impl Verb {
 
     fn check(self, input: &Value, audience: Audience<'_>) -> Result<(), BadInput> {
         let later = match self {
-            Self::Agent => &["isolation", "files", "access", "runtime", "host"][..],
+            Self::Agent => &["isolation", "files", "access", "host"][..],
             Self::ListPeers
             | Self::SendMessage
             | Self::StructuredOutput
@@ -191,7 +191,7 @@ impl Verb {
             prompt: it.prompt,
             subagent_type: it.subagent_type,
             name: it.name,
-            runtime: None,
+            runtime: it.runtime,
             model: it.model,
             phase: it.phase,
             wait,
@@ -229,6 +229,8 @@ struct AgentInput {
     model: String,
     #[serde(default)]
     phase: String,
+    #[serde(default)]
+    runtime: Option<Runtime>,
     #[serde(default)]
     run_in_background: bool,
 }

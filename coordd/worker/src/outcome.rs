@@ -50,11 +50,15 @@ pub(crate) fn write(state_dir: &Path, run: u32, outcome: &RunOutcome) -> Result<
     let path = file_path(state_dir, run);
     let stored = Stored { run, outcome: outcome.clone() };
     let bytes = serde_json::to_vec(&stored).map_err(|source| OutcomeError::Encode { source })?;
+    write_file(&path, &bytes).map_err(|source| OutcomeError::Write { path, source })
+}
+
+/// Writes a file of the agent's folder whole or not at all.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let temporary = path.with_extension("json.new");
-    write_whole(&temporary, &bytes)
-        .and_then(|()| std::fs::rename(&temporary, &path))
-        .and_then(|()| File::open(state_dir)?.sync_all())
-        .map_err(|source| OutcomeError::Write { path, source })
+    write_whole(&temporary, bytes)?;
+    std::fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

@@ -189,7 +189,7 @@ fn made(
 
 fn resume(context: &mut Context, session: &SessionView) -> anyhow::Result<()> {
     let config = Config::load(&context.paths.config_file)?;
-    let env: BTreeMap<String, String> = env::for_agents(&context.vars, &config.env_allow);
+    let env: BTreeMap<String, String> = env::for_agents(&context.vars, &config);
     context.call(Request::SessionResume {
         session: session.id.clone(),
         env,

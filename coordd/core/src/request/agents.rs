@@ -95,7 +95,7 @@ fn check(new: &NewAgent) -> Result<(), Denial> {
     Ok(())
 }
 
-/// Refuses what drives no agent, and a native one without a model.
+/// Refuses what drives no agent of ours, and a native one without a model.
 pub(super) fn check_runtime(
     field: &'static str,
     runtime: Runtime,
@@ -110,8 +110,7 @@ pub(super) fn check_runtime(
             let why = "is missing: a native agent needs one".to_owned();
             Err(Denial::Invalid { field: "model", why })
         }
-        Runtime::Native => Ok(()),
-        Runtime::Claude => Err(Denial::NotThereYet { what: "the runtime `claude`" }),
+        Runtime::Native | Runtime::Claude => Ok(()),
         Runtime::Terminal => {
             let why = "cannot be `terminal`: such a member is invited into a team, and started by its user";
             Err(Denial::Invalid { field, why: why.to_owned() })

@@ -234,20 +234,48 @@ fn a_second_connection_takes_the_place_of_the_first() {
     assert!(!stage.step.records.iter().any(is_note), "a lead's run notifies nobody");
 }
 
-/// what is not there yet is refused before anything is made.
+/// the call says what drives a worker, else the session does; a native one needs a model.
 #[test]
-fn r2_a_runtime_that_is_not_there_is_refused() {
-    let denial = Denial::NotThereYet { what: "the runtime `claude`" };
-    let new = NewSession { cwd: "/".into(), model: "{}".into(), ..NewSession::default() };
-    let mut stage = Stage::with_session();
-    for new in [
-        NewSession { runtime: Runtime::Claude, ..new.clone() },
-        NewSession { lead_runtime: Runtime::Claude, ..new },
-    ] {
-        assert_eq!(stage.user(Request::SessionNew(new)), Err(denial.clone()));
-    }
+fn r2_a_worker_has_the_runtime_of_the_call_or_of_the_session() {
+    let mut stage = Stage::new();
+    let new = NewSession {
+        name: "s".into(),
+        cwd: "/".into(),
+        model: "{}".into(),
+        runtime: Runtime::Claude,
+        ..NewSession::default()
+    };
+    stage.user(Request::SessionNew(new.clone())).unwrap();
     let lead = stage.lead();
-    let new = NewAgent { runtime: Some(Runtime::Claude), ..super::worker("w") };
-    assert_eq!(stage.ask(lead, Request::AgentSpawn(new)), Err(denial));
-    assert_eq!(stage.step.records, []);
+    stage.spawn(lead, "x").unwrap();
+    let native = NewAgent { runtime: Some(Runtime::Native), ..super::worker("y") };
+    stage.ask(lead, Request::AgentSpawn(native.clone())).unwrap();
+    assert_eq!(stage.agent("lead").runtime, Runtime::Native);
+    assert_eq!(stage.agent("x").runtime, Runtime::Claude);
+    assert_eq!(stage.agent("y").runtime, Runtime::Native);
+    // Where nobody is native, none is needed.
+    let all = NewSession {
+        name: "t".into(),
+        model: String::new(),
+        lead_runtime: Runtime::Claude,
+        ..new.clone()
+    };
+    stage.user(Request::SessionNew(all)).unwrap();
+    assert!(stage.of("t").model.is_empty());
+    let lead = stage.core.durable.agents.get(&stage.of("t").lead).unwrap();
+    assert_eq!(lead.runtime, Runtime::Claude);
+    for bad in [
+        NewSession {
+            model: String::new(),
+            runtime: Runtime::Native,
+            lead_runtime: Runtime::Claude,
+            ..new.clone()
+        },
+        NewSession { model: String::new(), ..new },
+    ] {
+        let denial =
+            stage.user(Request::SessionNew(NewSession { name: "u".into(), ..bad })).unwrap_err();
+        assert!(matches!(denial, Denial::Invalid { field: "model", .. }), "{denial:?}");
+        assert_eq!(stage.step.records, []);
+    }
 }

@@ -104,6 +104,20 @@ impl Orders {
         mail.drain(..count).collect()
     }
 
+    /// Gives back what was taken and did not enter the conversation.
+    pub(crate) fn put_back(&self, taken: Vec<Delivered>) {
+        let mut mail = self.mail.borrow_mut();
+        for it in taken.into_iter().rev() {
+            // It may have come again meanwhile.
+            if mail.iter().all(|waiting| waiting.message != it.message) {
+                mail.push_front(it);
+            }
+        }
+        if !mail.is_empty() {
+            self.mail_changed.notify_one();
+        }
+    }
+
     pub(crate) fn has_mail(&self) -> bool {
         !self.mail.borrow().is_empty()
     }

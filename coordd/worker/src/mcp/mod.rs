@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::requests::Requests;
 use self::server::Server;
 use self::transport::{Lines, Written};
 use crate::model::ToolSpec;
@@ -48,6 +49,7 @@ pub(crate) struct Call {
     /// An object.
     pub(crate) input: Value,
     /// The client has closed its end. What is in work is answered for a few seconds more; who only waits stops waiting.
+    #[allow(dead_code, reason = "for backends whose calls wait for messages")]
     pub(crate) closing: CancellationToken,
 }
 

@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
-use super::requests::Requests;
 use super::*;
 use crate::definition;
 use crate::fake_daemon::FakeDaemon;

@@ -122,6 +122,11 @@ fn agent(audience: Audience<'_>) -> Value {
             "phase": {
                 "type": "string",
                 "enum": ["research", "synthesis", "implementation", "verification"]
+            },
+            "runtime": {
+                "type": "string",
+                "enum": ["native", "claude"],
+                "description": "What drives the agent. Leave it out unless the user asked for one."
             }
         }),
         &["description", "prompt"],

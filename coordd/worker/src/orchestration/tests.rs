@@ -64,7 +64,7 @@ fn c7_unknown_fields_are_refused_by_name_and_those_to_come_as_such() {
         error.starts_with("Agent has no field `flavour`. Its fields are: description,"),
         "{error}"
     );
-    for field in ["isolation", "files", "access", "runtime", "host"] {
+    for field in ["isolation", "files", "access", "host"] {
         let mut input = base.clone();
         input[field] = json!("x");
         let error = request(Verb::Agent, Role::Coordinator, &input).unwrap_err();
@@ -87,7 +87,7 @@ fn c7_unknown_fields_are_refused_by_name_and_those_to_come_as_such() {
 #[test]
 fn f1_a_lead_waits_and_a_coordinator_does_not() {
     let input = json!({ "description": "d", "prompt": "p", "subagent_type": "explore", "name": "n",
-                        "phase": "research", "model": "big" });
+                        "phase": "research", "model": "big", "runtime": "claude" });
     let agent = |role, input: &Value| match request(Verb::Agent, role, input) {
         Ok(Request::AgentSpawn { agent }) => *agent,
         other => panic!("{other:?}"),
@@ -97,7 +97,7 @@ fn f1_a_lead_waits_and_a_coordinator_does_not() {
         prompt: "p".into(),
         subagent_type: "explore".into(),
         name: "n".into(),
-        runtime: None,
+        runtime: Some(Runtime::Claude),
         model: "big".into(),
         phase: "research".into(),
         wait: false,

@@ -19,6 +19,9 @@ use crate::tools::permissions::{
 };
 use crate::tools::{ToolContext, ToolOutput};
 
+/// What an agent does while the user decides.
+pub(super) const WAITING: &str = "waiting for approval";
+
 /// The rules of an agent, or why they cannot be used: then nothing runs.
 pub(super) struct Approvals {
     rules: Result<Permissions, String>,
@@ -72,23 +75,23 @@ fn read_rules(boot: &Bootstrap, tools: &ToolContext) -> Result<Permissions, Stri
     Permissions::new(mode, &rules, &workspace).map_err(|error| error.to_string())
 }
 
+/// What is to happen with a call.
+pub(super) enum Verdict {
+    Allowed,
+    /// The model reads why.
+    Denied(String),
+    Asked(Question),
+}
+
 impl Agent {
     /// None when the call may run; else what the model is told.
     pub(super) async fn permit(&mut self, call: &OpenCall, elapsed_ms: u64) -> Option<ToolOutput> {
-        let rules = match &self.approvals.rules {
-            Ok(rules) => rules,
-            Err(error) => return Some(ToolOutput::error(error.clone())),
+        let question = match self.judge(call) {
+            Verdict::Allowed => return None,
+            Verdict::Denied(why) => return Some(ToolOutput::error(why)),
+            Verdict::Asked(question) => question,
         };
-        let (reason, rule) = match rules.decide(&call.tool, &call.input) {
-            Decision::Allow => return None,
-            Decision::Deny { reason } => {
-                return Some(ToolOutput::error(format!("Permission denied. {reason}")));
-            }
-            Decision::Ask { reason, subject } => (reason, subject.unwrap_or_default()),
-        };
-        self.activity("waiting for approval", elapsed_ms);
-        let question =
-            Question { tool: call.tool.clone(), input: Json(call.input.clone()), reason, rule };
+        self.activity(WAITING, elapsed_ms);
         let asked = self.link.call(Request::PermissionAsk { question }, Some(call.id.clone()));
         let answer = tokio::select! {
             biased;
@@ -97,6 +100,29 @@ impl Agent {
             }
             answer = asked => answer,
         };
+        self.hear(answer).map(ToolOutput::error)
+    }
+
+    /// What the rules say about a call.
+    pub(super) fn judge(&self, call: &OpenCall) -> Verdict {
+        let rules = match &self.approvals.rules {
+            Ok(rules) => rules,
+            Err(error) => return Verdict::Denied(error.clone()),
+        };
+        match rules.decide(&call.tool, &call.input) {
+            Decision::Allow => Verdict::Allowed,
+            Decision::Deny { reason } => Verdict::Denied(format!("Permission denied. {reason}")),
+            Decision::Ask { reason, subject } => Verdict::Asked(Question {
+                tool: call.tool.clone(),
+                input: Json(call.input.clone()),
+                reason,
+                rule: subject.unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// Takes the answer to a question in. None when the call may run; else what the model is told.
+    pub(super) fn hear(&mut self, answer: Result<Response, CallError>) -> Option<String> {
         match answer {
             Ok(Response::Permitted { allow: true, rule, .. }) => {
                 self.learn(&rule);
@@ -104,16 +130,13 @@ impl Agent {
             }
             Ok(Response::Permitted { allow: false, reason, .. }) => {
                 let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-                Some(ToolOutput::error(format!("Permission denied by the user{why}.")))
+                Some(format!("Permission denied by the user{why}."))
             }
-            Ok(_) => {
-                Some(ToolOutput::error("Permission denied: coordd gave no answer to the question."))
-            }
+            Ok(_) => Some("Permission denied: coordd gave no answer to the question.".to_owned()),
             Err(CallError::Denied(denial)) => {
-                let why = crate::link::denial_text(&denial);
-                Some(ToolOutput::error(format!("Permission denied: {why}")))
+                Some(format!("Permission denied: {}", crate::link::denial_text(&denial)))
             }
-            Err(error @ CallError::Gone) => Some(ToolOutput::error(error.to_string())),
+            Err(error @ CallError::Gone) => Some(error.to_string()),
         }
     }
 

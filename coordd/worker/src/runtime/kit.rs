@@ -33,6 +33,8 @@ pub(crate) struct Kit {
     /// The kinds of agents on offer.
     pub(crate) definitions: Vec<Definition>,
     role: Role,
+    /// The tools that its definition names; all when it names none.
+    allowed: Option<Vec<String>>,
 }
 
 impl Kit {
@@ -41,9 +43,9 @@ impl Kit {
         let home = boot.env.get("HOME").map(Path::new);
         let definitions = definition::offered(boot.mode, boot.simple_tools, home);
         let full = ToolPool::new(boot.simple_tools);
-        let (prompt, pool) = match boot.role {
-            Role::Coordinator => (coordinator_prompt()?, full.only(&[])),
-            Role::Lead => (LEAD.to_owned(), ToolPool::new(false)),
+        let (prompt, pool, allowed) = match boot.role {
+            Role::Coordinator => (coordinator_prompt()?, full.only(&[]), None),
+            Role::Lead => (LEAD.to_owned(), ToolPool::new(false), None),
             Role::Worker => worker(boot, &definitions, full)?,
             Role::Peer => {
                 let reason = "a peer is a program of the user's, and no process of coordd's";
@@ -68,7 +70,7 @@ impl Kit {
             input_schema: it.input_schema,
         }));
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Self { system, pool, verbs, specs, definitions, role: boot.role })
+        Ok(Self { system, pool, verbs, specs, definitions, role: boot.role, allowed })
     }
 
     /// The block that goes before everything that was said to a coordinator (C-3).
@@ -82,6 +84,16 @@ impl Kit {
                 cwd: &boot.cwd,
             })
         })
+    }
+
+    /// The prompt without what else stands in the system prompt.
+    pub(crate) fn prompt(&self) -> &str {
+        self.system.first().map_or("", |it| it.text.as_str())
+    }
+
+    /// Whether its definition lets the agent have this tool.
+    pub(crate) fn allows(&self, tool: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|it| it.iter().any(|it| it == tool))
     }
 
     pub(crate) fn audience(&self) -> Audience<'_> {
@@ -117,7 +129,7 @@ fn worker(
     boot: &Bootstrap,
     definitions: &[Definition],
     full: ToolPool,
-) -> Result<(String, ToolPool), Shortfall> {
+) -> Result<(String, ToolPool, Option<Vec<String>>), Shortfall> {
     let Some(definition) = definition::find(definitions, &boot.agent_type, boot.mode) else {
         let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
         let reason = format!(
@@ -137,5 +149,5 @@ fn worker(
     } else {
         format!("{}\n\n{AGENT_NOTES}", definition.prompt.trim_end())
     };
-    Ok((prompt, pool))
+    Ok((prompt, pool, definition.tools.clone()))
 }

@@ -11,10 +11,12 @@
 
 mod approval;
 mod ask;
+mod claude;
 mod clock;
 mod ending;
 mod halt;
 mod kit;
+mod mail;
 mod native;
 mod round;
 
@@ -23,16 +25,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use proto::agent::{Activity, Bootstrap, Report, Role};
+use proto::agent::{Activity, Bootstrap, Report, Role, Runtime};
 use proto::entry::{Origin, What};
 use proto::notification::{FailureClass, RunStatus};
-use proto::request::Request;
 
 use self::approval::Approvals;
+use self::halt::Halt;
 use self::kit::Kit;
 use crate::conversation::Standing;
-use crate::failpoint::{self, Point};
-use crate::framing::{self, Framed, Moment, Reader, UNFINISHED};
+use crate::framing::{self, Moment, UNFINISHED};
 use crate::link::{Link, Orders};
 use crate::memory::Memory;
 use crate::model::{Client, ModelChoice, ModelError, Provider};
@@ -71,14 +72,6 @@ enum Next {
     Run(u32),
     /// A message came that cannot be recorded.
     CannotRun(u32, TranscriptError),
-}
-
-/// What entered the conversation.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entered {
-    messages: usize,
-    /// One of them asks the agent to end.
-    shutdown: bool,
 }
 
 impl Agent {
@@ -135,10 +128,17 @@ impl Agent {
             };
             let (run, end) = match next {
                 Next::Exit => return Ending::Done,
-                Next::Run(run) => match native::run(self, run).await {
-                    Some(end) => (run, end),
-                    None => return Ending::Done,
-                },
+                Next::Run(run) => {
+                    let end = match self.boot.runtime {
+                        // What joins from outside, or is a terminal, is no process of this program.
+                        Runtime::Native | Runtime::External | Runtime::Terminal => {
+                            native::run(self, run).await
+                        }
+                        Runtime::Claude => claude::run(self, run).await,
+                    };
+                    let Some(end) = end else { return Ending::Done };
+                    (run, end)
+                }
                 Next::CannotRun(run, error) => (run, halt::End::at_once(&error)),
             };
             if self.end_run(run, end).await {
@@ -191,6 +191,14 @@ impl Agent {
                 () = self.orders.mail() => {}
             }
             let run = self.memory.conversation().so_far().run.max(self.boot.runs_before) + 1;
+            if self.boot.runtime == Runtime::Claude {
+                // What enters its conversation, and when, is not ours to say.
+                match self.drop_known_mail() {
+                    Ok(()) if !self.orders.has_mail() => continue,
+                    Ok(()) => return Next::Run(run),
+                    Err(error) => return Next::CannotRun(run, error),
+                }
+            }
             match self.take_in(run, self.first_moment()) {
                 Ok(entered) if entered.messages == 0 => {}
                 Ok(entered) => {
@@ -217,42 +225,6 @@ impl Agent {
         }
     }
 
-    /// Puts the waiting messages into the conversation, each once, and acknowledges them when they are on disk (M-3).
-    fn take_in(&mut self, run: u32, mut moment: Moment) -> Result<Entered, TranscriptError> {
-        let reader = Reader { role: self.boot.role, mode: self.boot.mode };
-        let mut entered = Entered::default();
-        let (mut what, mut ids) = (Vec::new(), Vec::new());
-        for mail in self.orders.take_mail() {
-            if let Some(run) = self.memory.conversation().run_of(&mail.message) {
-                // It is remembered; whether it is on disk is another matter.
-                self.memory.sync()?;
-                self.link.post(Request::Acknowledge { messages: vec![mail.message], run });
-                continue;
-            }
-            let Framed { before, text } = framing::frame(&mail, &moment, reader);
-            if matches!(moment, Moment::Task | Moment::Resumed(_)) {
-                moment = Moment::Midway;
-            }
-            entered.messages += 1;
-            entered.shutdown |= mail.shutdown;
-            ids.push(mail.message.clone());
-            what.extend(before.map(system_input));
-            what.push(What::Input { origin: mail.origin, message: Some(mail.message), text });
-        }
-        if what.is_empty() {
-            return Ok(entered);
-        }
-        if let Some(text) = self.memory.take_notice() {
-            what.insert(0, system_input(text));
-        }
-        // A crash must not leave coordd's words behind without the message that they are about.
-        self.memory.record_whole(run, what)?;
-        self.memory.sync()?;
-        failpoint::reach(Point::InTranscript);
-        self.link.post(Request::Acknowledge { messages: ids, run });
-        Ok(entered)
-    }
-
     /// Records the end of a run, after a result for every call that has none.
     fn close_run(
         &mut self,
@@ -274,6 +246,32 @@ impl Agent {
         what.push(What::RunEnded { status, reason });
         self.memory.record(run, what)?;
         self.memory.sync()
+    }
+
+    /// Whether the run may go on, as far as coordd and the user are concerned.
+    fn check_control(&self) -> Result<(), Halt> {
+        let control = self.orders.control();
+        if control.keep_run {
+            return Err(Halt::Left);
+        }
+        let reason = match control.stop {
+            Some(reason) if reason.is_empty() => "stopped".to_owned(),
+            Some(reason) => reason,
+            None if control.interrupt => "interrupted by the user".to_owned(),
+            None => return Ok(()),
+        };
+        Err(Halt::Short(Shortfall::killed(reason)))
+    }
+
+    fn check_cwd(&self) -> Result<(), Halt> {
+        let cwd = &self.boot.cwd;
+        if Path::new(cwd).is_dir() {
+            return Ok(());
+        }
+        let reason = format!(
+            "working directory {cwd} no longer exists: make it again, or start a new session elsewhere"
+        );
+        Err(Halt::Short(Shortfall::failed(FailureClass::Fatal, reason)))
     }
 
     /// Says what the agent is doing.
@@ -325,14 +323,20 @@ fn system_input(text: String) -> What {
 fn tool_environment(boot: &Bootstrap) -> BTreeMap<OsString, OsString> {
     let mut environment: BTreeMap<OsString, OsString> =
         boot.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    // The mark by which coordd knows the processes of an agent, should this one die before them.
-    environment.insert("COORDD_AGENT_ID".into(), boot.agent.clone().into());
-    environment.insert("COORDD_AGENT".into(), boot.name.clone().into());
-    environment.insert("COORDD_SESSION".into(), boot.session.clone().into());
-    if let Some(path) = &boot.scratchpad {
-        environment.insert("COORDD_SCRATCHPAD".into(), path.into());
-    }
+    environment.extend(marks(boot).into_iter().map(|(name, value)| (name.into(), value.into())));
     environment
+}
+
+/// What tells the processes of an agent, and us, whose they are.
+fn marks(boot: &Bootstrap) -> BTreeMap<String, String> {
+    let mut marks = BTreeMap::from([
+        // The mark by which coordd knows the processes of an agent, should this one die before them.
+        ("COORDD_AGENT_ID".to_owned(), boot.agent.clone()),
+        ("COORDD_AGENT".to_owned(), boot.name.clone()),
+        ("COORDD_SESSION".to_owned(), boot.session.clone()),
+    ]);
+    marks.extend(boot.scratchpad.clone().map(|path| ("COORDD_SCRATCHPAD".to_owned(), path)));
+    marks
 }
 
 /// The class of a failure as it is reported.

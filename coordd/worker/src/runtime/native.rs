@@ -83,7 +83,7 @@ impl Run<'_> {
             self.tell_once_possible(notice)?;
         }
         loop {
-            self.check_control()?;
+            self.agent.check_control()?;
             match self.agent.memory.conversation().standing() {
                 Standing::CallsOpen => {
                     round::run(self, &kit).await?;
@@ -108,7 +108,7 @@ impl Run<'_> {
                     if let Some(halt) = self.limit_reached() {
                         return Err(halt);
                     }
-                    self.check_cwd()?;
+                    self.agent.check_cwd()?;
                     self.ask(&kit).await?;
                 }
             }
@@ -135,31 +135,6 @@ impl Run<'_> {
             self.turns_left.get_or_insert(SHUTDOWN_TURNS);
         }
         Ok(entered.messages)
-    }
-
-    pub(super) fn check_control(&self) -> Result<(), Halt> {
-        let control = self.agent.orders.control();
-        if control.keep_run {
-            return Err(Halt::Left);
-        }
-        let reason = match control.stop {
-            Some(reason) if reason.is_empty() => "stopped".to_owned(),
-            Some(reason) => reason,
-            None if control.interrupt => "interrupted by the user".to_owned(),
-            None => return Ok(()),
-        };
-        Err(Halt::Short(Shortfall::killed(reason)))
-    }
-
-    fn check_cwd(&self) -> Result<(), Halt> {
-        let cwd = &self.agent.boot.cwd;
-        if std::path::Path::new(cwd).is_dir() {
-            return Ok(());
-        }
-        let reason = format!(
-            "working directory {cwd} no longer exists: make it again, or start a new session elsewhere"
-        );
-        Err(Halt::Short(Shortfall::failed(FailureClass::Fatal, reason)))
     }
 
     fn limit_reached(&self) -> Option<Halt> {
@@ -250,7 +225,7 @@ impl Run<'_> {
                 return Ok(false);
             }
             Asked::Halted(_) => {
-                self.check_control()?;
+                self.agent.check_control()?;
                 return Ok(false);
             }
         };

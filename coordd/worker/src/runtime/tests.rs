@@ -9,6 +9,7 @@ mod stops;
 
 use proto::agent::{AgentLimits, Mode, Model, Order, Permissions, Role, RunOutcome};
 use proto::hello::Credentials;
+use proto::request::Request;
 use proto::response::Response;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -59,7 +60,7 @@ impl World {
             cwd: path("work"),
             state_dir: path("state"),
             scratchpad: Some(path("scratch")),
-            runtime: proto::agent::Runtime::Native,
+            runtime: Runtime::Native,
             model: Some(Model {
                 provider: proto::agent::Provider::Rehearsal,
                 name: String::new(),

@@ -10,7 +10,7 @@
 //! end and neither blocks nor grows this process. It must not wait for a grandchild that holds the pipe open.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::ToolOutput;
 use super::bounded::BoundedCapture;
+use super::child;
 use super::context::ToolContext;
 use super::input::number;
 use super::process_tree::{MARKER_NAME, ProcessTree, new_marker};
@@ -201,46 +202,13 @@ fn spawn(command: &str, context: &ToolContext) -> Result<Running, BashError> {
     if let Some(scratchpad) = &context.scratchpad {
         shell.env("COORDD_SCRATCHPAD", scratchpad);
     }
-    keep_descriptors();
-    // SAFETY: `prepare_child` only makes system calls that are async-signal-safe: it takes no lock and no memory.
-    unsafe {
-        shell.pre_exec(prepare_child);
-    }
+    child::prepare(&mut shell);
     let child = shell.spawn().map_err(BashError::Spawn)?;
     // The shell's ends of the pipe are closed here, or the output would never end.
     drop(shell);
     let tree = ProcessTree::new(child.id().unwrap_or(0), &marker.to_string_lossy());
     let capture = BoundedCapture::new(context.output_len_max);
     Ok(Running { child, tree, output, capture, closed: false })
-}
-
-/// rel-35: descriptors that this process was started with are not for its tools. Ours close by themselves.
-fn keep_descriptors() {
-    use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    for number in numbers.filter(|it| *it > 2) {
-        // SAFETY: the number is only used for these two calls. Were it closed meanwhile, they would fail; were it opened
-        // anew, the flag would be set already, as on all that Rust opens.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        if fcntl_getfd(descriptor).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-            let _: Result<_, _> = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
-        }
-    }
-}
-
-/// Runs in the child, between fork and exec.
-fn prepare_child() -> io::Result<()> {
-    use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
-    // rel-36: an ignored or blocked signal of ours would be inherited, and then TERM or a closed pipe would not end it.
-    for number in Signal::iterator() {
-        // SAFETY: the default action runs no code of ours. For KILL and STOP it fails, as it should.
-        let _: Result<_, _> = unsafe { signal(number, SigHandler::SigDfl) };
-    }
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    // What loses its parent while the shell runs stays below it, where it is found at the end.
-    nix::sys::prctl::set_child_subreaper(true)?;
-    Ok(())
 }
 
 impl Running {

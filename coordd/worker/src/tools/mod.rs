@@ -10,6 +10,7 @@
 
 mod bash;
 mod bounded;
+pub(crate) mod child;
 mod context;
 mod edit;
 mod files;
@@ -34,7 +35,7 @@ pub(crate) use self::{
     bounded::cut,
     context::{StopSwitch, ToolContext},
     input::{InputError, check_fields, parse as parse_input},
-    process_tree::become_subreaper,
+    process_tree::{MARKER_NAME, ProcessTree, become_subreaper, new_marker},
 };
 
 /// A tool that this process runs by itself.
