@@ -271,6 +271,74 @@ mod tests {
         }
     }
 
+    /// The lines of a recorded scene, each with who it is from: `tests/data/cli` says how they came about.
+    fn recorded(name: &str) -> Vec<Value> {
+        let file = format!("{}/../tests/data/cli/2.1.332/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+        let lines = std::fs::read_to_string(file).unwrap();
+        let lines = lines.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
+        let lines: Vec<_> = lines.filter_map(|it| it.get("wire").cloned()).collect();
+        assert!(!lines.is_empty(), "{name}");
+        lines
+    }
+
+    /// What the real one said in tests of ours is understood, line by line.
+    #[test]
+    fn m10_every_recorded_line_is_understood() {
+        let kinds = |name: &str| -> Vec<String> {
+            let kind = |line: Line| match line {
+                Line::Auth(_) => "auth".to_owned(),
+                Line::Said(from, Says::Words { text, .. }) => format!("{}: {text}", from.name),
+                Line::Said(_, Says::NotifyWhenIdle) => "notify".to_owned(),
+                Line::Said(_, Says::Idle { .. }) => "idle".to_owned(),
+                Line::Said(_, Says::Status { verdict, .. }) => format!("{verdict:?}"),
+            };
+            recorded(name).iter().filter_map(|it| read(&it.to_string()).map(kind)).collect()
+        };
+        assert_eq!(kinds("peer-out"), ["auth", "alice: Are you there?", "auth", "notify"]);
+        assert_eq!(kinds("peer-in"), ["coordd: Hello there", "notify", "auth", "idle"]);
+        assert_eq!(kinds("peer-held"), ["coordd: Hello there", "auth", "Held"]);
+        assert_eq!(kinds("peer-refused"), ["coordd: Hello there", "auth", "Refused"]);
+    }
+
+    /// A line of ours has the fields of theirs, with values of the same types, and no others.
+    #[test]
+    fn m10_what_is_written_looks_like_what_they_write() {
+        let of_claude = |name: &str, kind: &str| -> Value {
+            let is = |it: &&Value| {
+                [it.get("action"), it.get("type")].into_iter().flatten().any(|it| it == kind)
+            };
+            recorded(name).iter().find(is).cloned().unwrap()
+        };
+        let types = |line: &Value| -> Vec<(String, &'static str)> {
+            let kind = |it: &Value| match it {
+                Value::String(_) => "text",
+                Value::Number(_) => "number",
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => "other",
+            };
+            let fields = line.as_object().unwrap().iter();
+            // Their notice has the last words where there are some.
+            fields
+                .map(|(name, it)| (name.clone(), kind(it)))
+                .filter(|it| it.0 != "detail")
+                .collect()
+        };
+        for (name, kind, ours) in [
+            ("peer-out", "auth", auth("00ff")),
+            ("peer-out", "user", words(&speaker(), ID, "x")),
+            ("peer-out", "notify_when_idle", notify(&speaker(), ID)),
+            ("peer-in", "peer_idle_notice", idle(&speaker(), ID, "fa", 7, "done")),
+            ("peer-held", "peer_message_status", status(&speaker(), ID, "fa", Verdict::Held, "so")),
+            (
+                "peer-refused",
+                "peer_message_status",
+                status(&speaker(), ID, "fa", Verdict::Refused, "so"),
+            ),
+        ] {
+            let ours: Value = serde_json::from_str(&ours).unwrap();
+            assert_eq!(types(&ours), types(&of_claude(name, kind)), "{name}: {kind}");
+        }
+    }
+
     /// As 2.1.332 wrote it.
     #[test]
     fn m10_a_recorded_message_is_read() {
