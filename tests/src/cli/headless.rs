@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -121,23 +121,32 @@ impl Headless {
 
     /// The next line, of those that were not looked at, in which this finds something.
     pub fn wait_for<T>(&mut self, what: &str, look: impl Fn(&Value) -> Option<T>) -> T {
-        let deadline = Instant::now() + CLI_LIMIT;
+        if let Some(found) = self.wait_within(CLI_LIMIT, look) {
+            return found;
+        }
+        let _gone = self.child.kill();
+        let errors = self.errors.take().and_then(|it| it.join().ok()).unwrap_or_default();
+        panic!("it did not say {what}; it said\n{}\n{errors}", shown(&self.lines()));
+    }
+
+    /// The same for what may not come: nothing when the time is up, or when it has ended.
+    pub fn wait_within<T>(
+        &mut self,
+        limit: Duration,
+        look: impl Fn(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + limit;
         let mut out = self.out.0.lock().unwrap();
         loop {
             while let Some(line) = out.lines.get(self.read) {
                 self.read += 1;
                 if let Some(found) = look(line) {
-                    return found;
+                    return Some(found);
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if out.is_over || left.is_zero() {
-                let said = shown(&out.lines);
-                let how = if out.is_over { "it ended before" } else { "not in time" };
-                drop(out);
-                let _gone = self.child.kill();
-                let errors = self.errors.take().and_then(|it| it.join().ok());
-                panic!("{how}: {what}; it said\n{said}\n{}", errors.unwrap_or_default());
+                return None;
             }
             out = self.out.1.wait_timeout(out, left).unwrap().0;
         }

@@ -127,7 +127,10 @@ impl Cleaner {
 
     fn object(&mut self, fields: &Map<String, Value>) -> Map<String, Value> {
         let mut clean = Map::new();
-        for (name, value) in fields {
+        // In one order, whatever the order in which they came.
+        let mut sorted: Vec<_> = fields.iter().collect();
+        sorted.sort_by_key(|(name, _)| *name);
+        for (name, value) in sorted {
             let value = match value {
                 Value::Array(_) if OFFERS.contains(&name.as_str()) => json!([]),
                 Value::Object(_) if OFFERS.contains(&name.as_str()) => json!({}),
@@ -222,7 +225,11 @@ pub fn shapes(lines: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
         if line["task_type"] == "local_bash" {
             of_shell.insert(word("task_id"));
         }
-        if kind.contains("tool_progress") || of_shell.contains(&word("task_id")) {
+        // And so does how much of an answer there was when it was interrupted.
+        if line["aborted"] == true
+            || kind.contains("tool_progress")
+            || of_shell.contains(&word("task_id"))
+        {
             continue;
         }
         names(line, String::new(), shapes.entry(kind).or_default());
