@@ -215,6 +215,7 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
             Job::Kill { agent, incarnation, process: None, .. }
                 if starting.end(&agent, incarnation) => {}
             Job::Kill { agent, incarnation, process, dir, .. } => {
+                let process = process.or_else(|| starting.made(&agent, incarnation));
                 running.spawn(processes::kill(world.clone(), agent, incarnation, process, dir));
             }
             Job::ReadTranscript { path, from, limit, reply } => {

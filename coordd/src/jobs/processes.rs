@@ -30,25 +30,55 @@ const FIND_LOOKS_MAX: u32 = 5;
 /// Between two looks.
 const FIND_AGAIN_MS: u64 = 100;
 
-/// The processes that are being started, and are to be told of. One that is taken out before is not wanted any more.
+/// The processes that are being started or were started here. What the core knows of them is older.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Starting {
-    waiting: Arc<Mutex<BTreeSet<(AgentId, u32)>>>,
+    starts: Arc<Mutex<Starts>>,
+}
+
+type Incarnation = (AgentId, u32);
+
+#[derive(Debug, Default)]
+struct Starts {
+    /// To be told of. One that is taken out before is not wanted any more.
+    waiting: BTreeSet<Incarnation>,
+    /// Told of, and not seen to end. Nobody need look for their marks, which cannot be read yet when a process is new.
+    made: BTreeMap<Incarnation, Process>,
 }
 
 impl Starting {
     pub(super) fn begin(&self, bootstrap: &Bootstrap) {
         let agent = AgentId(bootstrap.agent.clone());
-        self.lock().insert((agent, bootstrap.incarnation));
+        self.lock().waiting.insert((agent, bootstrap.incarnation));
     }
 
-    /// Whether it was still there.
+    /// Whether it was still to be told of.
     pub(super) fn end(&self, agent: &AgentId, incarnation: u32) -> bool {
-        self.lock().remove(&(agent.clone(), incarnation))
+        self.lock().waiting.remove(&(agent.clone(), incarnation))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<(AgentId, u32)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The process that was made for it, if it was made here and has not ended.
+    pub(super) fn made(&self, agent: &AgentId, incarnation: u32) -> Option<Process> {
+        self.lock().made.get(&(agent.clone(), incarnation)).cloned()
+    }
+
+    /// Goes on from a start to a process, in one step: at any time it is either still to be told of or can be ended.
+    fn make(&self, agent: &AgentId, incarnation: u32, process: &Process) -> bool {
+        let mut starts = self.lock();
+        let key = (agent.clone(), incarnation);
+        let is_wanted = starts.waiting.remove(&key);
+        if is_wanted {
+            starts.made.insert(key, process.clone());
+        }
+        is_wanted
+    }
+
+    fn ended(&self, agent: &AgentId, incarnation: u32) {
+        self.lock().made.remove(&(agent.clone(), incarnation));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Starts> {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,7 +106,7 @@ pub(super) async fn spawn(
     failpoint::reach(Point::AfterSpawn);
     tracing::info!(%agent, incarnation, pid = identity.pid, "an agent was started");
     let process = identity.recorded();
-    if !starting.end(&agent, incarnation) {
+    if !starting.make(&agent, incarnation, &process) {
         // Stopped meanwhile. Gone means gone: the end is told when nothing of it is left (W-6).
         return kill(world, agent, incarnation, Some(process), Some(dir)).await;
     }
@@ -84,7 +114,8 @@ pub(super) async fn spawn(
         world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
     }
     let ended = watch::child(child).await;
-    report_end(world, agent, incarnation, Some(identity), ended, Some(dir)).await;
+    report_end(world, agent.clone(), incarnation, Some(identity), ended, Some(dir)).await;
+    starting.ended(&agent, incarnation);
 }
 
 async fn start(world: &World, bootstrap: &Bootstrap) -> Result<Spawned, String> {
@@ -231,5 +262,31 @@ async fn outcome_of(world: &World, dir: Option<&Path>) -> Option<(u32, Outcome)>
             world.degraded(format!("{}{}", chain(&error), kept.unwrap_or_default())).await;
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// W-6, D11: a stop that knows of no process finds the one that was just made, whose mark cannot be read yet.
+    #[test]
+    fn w6_d11_a_process_can_be_ended_from_the_moment_it_is_made() {
+        let (starting, agent) = (Starting::default(), AgentId("a1".into()));
+        let process = Process { pid: 7, start_ticks: 8, boot_id: "b".into() };
+        let wanted = (agent.clone(), 1);
+        starting.lock().waiting.insert(wanted.clone());
+        assert_eq!(starting.made(&agent, 1), None);
+        assert!(starting.make(&agent, 1, &process));
+        assert!(!starting.end(&agent, 1), "a stop has to end it");
+        assert_eq!(starting.made(&agent, 1), Some(process.clone()));
+        assert_eq!(starting.made(&agent, 2), None);
+        starting.ended(&agent, 1);
+        assert_eq!(starting.made(&agent, 1), None);
+        // Stopped before it was there: whoever made it ends it.
+        starting.lock().waiting.insert(wanted);
+        assert!(starting.end(&agent, 1));
+        assert!(!starting.make(&agent, 1, &process));
+        assert_eq!(starting.made(&agent, 1), None);
     }
 }
