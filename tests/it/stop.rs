@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use proto::message::MessageState;
 use proto::notification::{FailureClass, RunStatus};
 use proto::request::{NewAgent, NewSession, Request};
 use proto::response::Response;
@@ -178,8 +179,15 @@ fn w5_a_message_enters_at_the_next_tool_round() {
     let session = begin(&daemon, &mut client, &steps, |_| {});
     let w = format!("{session}/w");
     until("the tool runs", || daemon.at("w/reached").exists().then_some(()));
-    let sent = daemon.coordctl(&["send", &w, "the word is heron"]);
+    let sent = daemon.coordctl(&["send", "--json", &w, "the word is heron"]);
     assert!(sent.code == 0 && sent.said().contains("next tool round"), "{sent:?}");
+    let sent: Value = serde_json::from_str(&sent.stdout).unwrap();
+    let id = sent["sent"]["results"][0]["accepted"]["id"].as_str().unwrap().to_owned();
+    until("the worker's process has it", || {
+        let receipt = client.ok(Request::Receipt { message: id.clone() });
+        let Response::Receipt { receipt } = receipt else { panic!("{receipt:?}") };
+        (receipt.state == MessageState::Delivered).then_some(())
+    });
     daemon.write("w/go", "");
     let view = client.agent_until(&w, "is done", |it| it.runs == 1);
     assert_eq!(view.last.unwrap().result, "I was told: heron");

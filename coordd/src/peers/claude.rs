@@ -256,6 +256,8 @@ fn ended(line: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     const ID: &str = "0f3c9a21-1111-4222-8333-444455556666";
@@ -309,7 +311,7 @@ mod tests {
             };
             recorded(name).iter().find(is).cloned().unwrap()
         };
-        let types = |line: &Value| -> Vec<(String, &'static str)> {
+        let types = |line: &Value| -> BTreeMap<String, &'static str> {
             let kind = |it: &Value| match it {
                 Value::String(_) => "text",
                 Value::Number(_) => "number",

@@ -29,8 +29,8 @@ use super::judge::Verdict;
 /// How long a file must be left alone before it is judged.
 const QUIET_MS: u64 = 60;
 
-/// How long a writer may take to make a file whole.
-const SETTLE_MS_MAX: u64 = 1_500;
+/// How long a writer may take to make a file whole: one that writes in place, on a machine with more to do than it can.
+const SETTLE_MS_MAX: u64 = 4_000;
 
 /// How often files are looked at where they cannot be watched.
 const POLL_MS: u64 = 2_000;

@@ -10,6 +10,7 @@ use crate::cli::Script;
 /// Between two tries to interrupt.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(5);
 
+/// A minute of tries: one is enough on a machine that has time.
 const INTERRUPTS_MAX: usize = 12;
 
 const ASKS: [&str; 2] = ["--permission-prompt-tool", "stdio"];
