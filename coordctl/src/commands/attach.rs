@@ -6,6 +6,8 @@ use crate::live::{self, Live, Next, Options, Sink};
 use crate::terminal::line;
 use crate::{format, output};
 use proto::agent::Role;
+use proto::entry::What;
+use proto::event::Event;
 use proto::request::Request;
 use proto::view::SessionState;
 use std::io::IsTerminal as _;
@@ -53,10 +55,12 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     };
     let live = Live::attach(context, options)?;
     let is_terminal = std::io::stdin().is_terminal();
-    let agent = is_one.then_some(target.id);
+    let agent = is_one.then(|| target.id.clone());
     Attached {
         live,
         agent,
+        watched: target.id,
+        run_shown: 0,
         is_terminal,
         input_ended: false,
         caught_up: false,
@@ -70,6 +74,10 @@ struct Attached {
     live: Live,
     /// The one agent that is attached to; none means the lead.
     agent: Option<String>,
+    /// The agent whose words are shown whole.
+    watched: String,
+    /// Its last run whose end was shown.
+    run_shown: u32,
     is_terminal: bool,
     input_ended: bool,
     caught_up: bool,
@@ -91,7 +99,8 @@ impl Attached {
                     if context.json {
                         output::json(&event)?;
                     }
-                    if matches!(event.event, proto::event::Event::CaughtUp {}) {
+                    self.note_end(&event.event);
+                    if matches!(event.event, Event::CaughtUp {}) {
                         self.caught_up = true;
                         if self.is_terminal {
                             let text = self.live.view.status(format::now_ms());
@@ -127,9 +136,24 @@ impl Attached {
         }
     }
 
-    /// Without a terminal, the end of input and of all work is the end.
+    fn note_end(&mut self, event: &Event) {
+        if let Event::Entry { agent, entry, .. } = event
+            && *agent == self.watched
+            && matches!(entry.what, What::RunEnded { .. })
+        {
+            self.run_shown = self.run_shown.max(entry.run);
+        }
+    }
+
+    /// Without a terminal, the end of input and of all work is the end, once it has been shown: words of a run do not come by
+    /// the way on which its end is told. When nothing comes for a while, nothing more will.
     fn is_over(&mut self, context: &mut Context, sure: bool) -> Result<bool, Failure> {
-        Ok(self.input_ended && self.caught_up && self.live.is_quiet(context, sure)?.is_some())
+        if !(self.input_ended && self.caught_up) {
+            return Ok(false);
+        }
+        let Some((_, agents)) = self.live.is_quiet(context, sure)? else { return Ok(false) };
+        let runs = agents.iter().find(|it| it.id == self.watched).map_or(0, |it| it.runs);
+        Ok(sure || self.run_shown >= runs)
     }
 
     fn detach(&self) -> Exit {
