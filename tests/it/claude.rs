@@ -53,10 +53,7 @@ fn send(client: &mut Client, session: &str, text: &str) -> String {
 }
 
 fn state(client: &mut Client, message: &str) -> MessageState {
-    match client.ok(Request::Receipt { message: message.into() }) {
-        Response::Receipt { receipt } => receipt.state,
-        other => panic!("{other:?}"),
-    }
+    client.receipt(message).state
 }
 
 fn tool() -> Value {

@@ -35,10 +35,7 @@ fn send(client: &mut Client, session: &str, to: &str, text: &str) -> String {
 }
 
 fn state(client: &mut Client, message: &str) -> MessageState {
-    match client.ok(Request::Receipt { message: message.into() }) {
-        Response::Receipt { receipt } => receipt.state,
-        other => panic!("{other:?}"),
-    }
+    client.receipt(message).state
 }
 
 /// G9, rel-9: whatever a worker puts into what it says, it is about itself.

@@ -2,7 +2,7 @@
 
 use proto::Outcome;
 use proto::error::{ErrorBody, ErrorCode};
-use proto::message::{BODY_LEN_MAX, Body, MessageState, Receipt, SendResult};
+use proto::message::{BODY_LEN_MAX, Body, MessageState, SendResult};
 use proto::request::Request;
 use proto::response::Response;
 use tests::agents::{Agents, FakeAgent};
@@ -38,15 +38,8 @@ fn send(client: &mut Client, session: &str, to: &str, text: &str) -> (String, u3
     }
 }
 
-fn receipt(client: &mut Client, id: &str) -> Receipt {
-    match client.ok(Request::Receipt { message: id.into() }) {
-        Response::Receipt { receipt } => receipt,
-        other => panic!("{other:?}"),
-    }
-}
-
 fn state(client: &mut Client, id: &str) -> MessageState {
-    receipt(client, id).state
+    client.receipt(id).state
 }
 
 fn denied(client: &mut Client, session: &str, to: &str) -> ErrorBody {
@@ -70,7 +63,7 @@ fn m11_a_receipt_follows_its_message() {
     for (id, text) in [(&first, "one"), (&second, "two")] {
         let delivered = lead.deliver();
         assert_eq!((&delivered.message, delivered.text.contains(text)), (id, true));
-        let receipt = receipt(&mut client, id);
+        let receipt = client.receipt(id);
         assert_eq!(receipt.state, MessageState::Delivered);
         assert!(receipt.delivered_ms >= Some(receipt.accepted_ms), "{receipt:?}");
         assert_eq!((receipt.from.as_str(), receipt.to.as_str()), ("user", "lead"));
@@ -78,10 +71,10 @@ fn m11_a_receipt_follows_its_message() {
     // The receiver takes its time; meanwhile it stays where it is.
     assert_eq!(state(&mut client, &first), MessageState::Delivered);
     lead.acknowledge(&[&first], 1);
-    let consumed = receipt(&mut client, &first);
+    let consumed = client.receipt(&first);
     assert_eq!(consumed.state, MessageState::Consumed);
     assert!(consumed.ended_ms >= consumed.delivered_ms, "{consumed:?}");
-    assert_eq!(receipt(&mut client, &second).ahead, 0);
+    assert_eq!(client.receipt(&second).ahead, 0);
     assert_eq!(state(&mut client, &second), MessageState::Delivered);
     lead.acknowledge(&[&second], 1);
     assert_eq!(state(&mut client, &second), MessageState::Consumed);
@@ -320,7 +313,7 @@ fn m4_unread_messages_of_a_stopped_agent_bounce() {
     let response = client.ok(Request::AgentStop { agent: format!("{session}/w") });
     let Response::Stopped { agents, bounced } = response else { panic!("{response:?}") };
     assert_eq!((agents, bounced), (vec!["w".to_owned()], 1));
-    let receipt = receipt(&mut client, &id);
+    let receipt = client.receipt(&id);
     assert_eq!(receipt.state, MessageState::Bounced);
     assert!(receipt.reason.contains("stopped"), "{receipt:?}");
 }

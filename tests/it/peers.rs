@@ -66,16 +66,9 @@ fn one(response: Response) -> SendResult {
     }
 }
 
-fn receipt(client: &mut Client, id: &str) -> Receipt {
-    match client.ok(Request::Receipt { message: id.into() }) {
-        Response::Receipt { receipt } => receipt,
-        other => panic!("{other:?}"),
-    }
-}
-
 fn reaches(client: &mut Client, id: &str, state: MessageState) -> Receipt {
     tests::wait::until("the receipt says so", || {
-        Some(receipt(client, id)).filter(|it| it.state == state)
+        Some(client.receipt(id)).filter(|it| it.state == state)
     })
 }
 
@@ -272,7 +265,7 @@ fn m6_m11_a_lead_writes_outside_and_hears_what_becomes_of_it() {
     let notify = alice.hear();
     assert_eq!(notify["action"], "notify_when_idle");
     let mut client = daemon.client();
-    assert_eq!(receipt(&mut client, &id).state, MessageState::Delivered);
+    assert_eq!(client.receipt(&id).state, MessageState::Delivered);
     let of = |action: &str, more: Value| alice.control(action, &more);
     let status = json!({ "status": "held", "reason": "of mine", "orig_msg_id": said["msg_id"] });
     assert!(say(&socket, &[of("peer_message_status", status)]));
@@ -286,7 +279,7 @@ fn m6_m11_a_lead_writes_outside_and_hears_what_becomes_of_it() {
     let told = lead.deliver();
     assert!(matches!(told.origin, Origin::Outside { .. }), "{told:?}");
     assert!(told.text.contains("it is green"));
-    assert_eq!(receipt(&mut client, &id).state, MessageState::Consumed);
+    assert_eq!(client.receipt(&id).state, MessageState::Consumed);
 }
 
 /// M-11: the user's words have receipts too, and two equal ones in a row are two.

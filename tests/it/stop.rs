@@ -184,9 +184,7 @@ fn w5_a_message_enters_at_the_next_tool_round() {
     let sent: Value = serde_json::from_str(&sent.stdout).unwrap();
     let id = sent["sent"]["results"][0]["accepted"]["id"].as_str().unwrap().to_owned();
     until("the worker's process has it", || {
-        let receipt = client.ok(Request::Receipt { message: id.clone() });
-        let Response::Receipt { receipt } = receipt else { panic!("{receipt:?}") };
-        (receipt.state == MessageState::Delivered).then_some(())
+        (client.receipt(&id).state == MessageState::Delivered).then_some(())
     });
     daemon.write("w/go", "");
     let view = client.agent_until(&w, "is done", |it| it.runs == 1);

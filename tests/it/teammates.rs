@@ -85,10 +85,7 @@ fn sent(response: Response) -> String {
 }
 
 fn state_of(client: &mut Client, message: &str) -> MessageState {
-    match client.ok(Request::Receipt { message: message.into() }) {
-        Response::Receipt { receipt } => receipt.state,
-        other => panic!("{other:?}"),
-    }
+    client.receipt(message).state
 }
 
 /// The receipt follows the file, in both ways of reading.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use proto::Outcome;
 use proto::entry::Entry;
+use proto::message::Receipt;
 use proto::request::{NewSession, Request};
 use proto::response::Response;
 use proto::view::{AgentView, SessionView};
@@ -36,6 +37,13 @@ impl Client {
     pub fn agent(&mut self, agent: &str) -> AgentView {
         match self.ok(Request::AgentShow { agent: agent.into() }) {
             Response::Agent { agent } => agent,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn receipt(&mut self, message: &str) -> Receipt {
+        match self.ok(Request::Receipt { message: message.into() }) {
+            Response::Receipt { receipt } => receipt,
             other => panic!("{other:?}"),
         }
     }

@@ -67,10 +67,7 @@ fn hears(daemon: &Daemon, words: &str) -> (Origin, String) {
 }
 
 fn state(daemon: &Daemon, id: &str) -> MessageState {
-    match daemon.client().ok(Request::Receipt { message: id.into() }) {
-        Response::Receipt { receipt } => receipt.state,
-        other => panic!("{other:?}"),
-    }
+    daemon.client().receipt(id).state
 }
 
 fn reaches(daemon: &Daemon, id: &str, wanted: MessageState) {

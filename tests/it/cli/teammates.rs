@@ -98,10 +98,7 @@ impl Fixture {
     }
 
     fn is_consumed(&self, message: &str) -> bool {
-        match self.daemon.client().ok(Request::Receipt { message: message.into() }) {
-            Response::Receipt { receipt } => receipt.state == MessageState::Consumed,
-            other => panic!("{other:?}"),
-        }
+        self.daemon.client().receipt(message).state == MessageState::Consumed
     }
 }
 

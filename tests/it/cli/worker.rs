@@ -212,10 +212,7 @@ fn send(client: &mut Client, session: &str, agent: &str, text: &str) -> String {
 }
 
 fn state(client: &mut Client, message: &str) -> MessageState {
-    match client.ok(Request::Receipt { message: message.into() }) {
-        Response::Receipt { receipt } => receipt.state,
-        other => panic!("{other:?}"),
-    }
+    client.receipt(message).state
 }
 
 /// W-5, W-6: a stop leaves nothing, and the next message goes on with the same conversation.
