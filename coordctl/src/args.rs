@@ -1,8 +1,8 @@
 //! The command line. Each verb's own arguments are in its file under `commands/`.
 
 use crate::commands::{
-    attach, completions, daemon, demo, doctor, events, inbound, logs, ls, mcp, new, peers, permit,
-    resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
+    attach, bridge, completions, daemon, demo, doctor, events, inbound, logs, ls, mcp, new, peers,
+    permit, resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
 };
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -48,6 +48,7 @@ pub(crate) enum Verb {
     Permit(permit::Args),
     Peers(peers::Args),
     Inbound(inbound::Args),
+    Bridge(bridge::Args),
     Usage(usage::Args),
     Team(team::Args),
     Task(task::Args),

@@ -93,7 +93,12 @@ impl Client {
             match self.wire.receive(until, wait.unwrap_or(ANSWER_LIMIT)) {
                 Ok(FromDaemon::Event(event)) => return Ok(Pushed::Event(event)),
                 Ok(FromDaemon::Closing(body)) => return Ok(Pushed::Closing(body)),
-                Ok(FromDaemon::Welcome(_) | FromDaemon::Reply(_) | FromDaemon::Order(_)) => {}
+                Ok(
+                    FromDaemon::Welcome(_)
+                    | FromDaemon::Reply(_)
+                    | FromDaemon::Order(_)
+                    | FromDaemon::Bridge(_),
+                ) => {}
                 Err(ClientError::Silent { .. }) => return Ok(Pushed::Quiet),
                 Err(error) => return Err(error),
             }
@@ -117,7 +122,8 @@ impl Client {
                 FromDaemon::Welcome(_)
                 | FromDaemon::Event(_)
                 | FromDaemon::Reply(_)
-                | FromDaemon::Order(_) => {}
+                | FromDaemon::Order(_)
+                | FromDaemon::Bridge(_) => {}
             }
         }
     }
@@ -154,6 +160,7 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::PermissionList { .. }
         | Request::PeerList {}
         | Request::InboundList { .. }
+        | Request::BridgeStatus {}
         | Request::TeamList {}
         | Request::TeamShow { .. }
         | Request::TaskList { .. }
@@ -174,6 +181,11 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::PermissionAnswer { .. }
         | Request::InboundAnswer { .. }
         | Request::InboundSet { .. }
+        | Request::BridgeSet { .. }
+        | Request::BridgeAllow { .. }
+        | Request::BridgeTold { .. }
+        | Request::BridgeBring { .. }
+        | Request::BridgeReport { .. }
         | Request::StructuredOutput { .. }
         | Request::TeamCreate { .. }
         | Request::TeamInvite { .. }

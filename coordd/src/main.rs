@@ -1,5 +1,6 @@
 //! coordd: the per-user daemon under LLM coding agents. `ARCHITECTURE.md` beside this crate's manifest is the map.
 
+mod bridge;
 mod cause;
 mod clock;
 mod config;

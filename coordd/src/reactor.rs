@@ -109,6 +109,8 @@ pub(crate) struct Reactor<S> {
     pub(crate) peers: HashMap<PeerId, Handle>,
     pub(crate) teams: teams::Teams,
     pub(crate) outside: outside::Outsiders,
+    /// Tells the supervisor of the bridge what is wanted.
+    pub(crate) bridge: tokio::sync::watch::Sender<crate::bridge::Wanted>,
     /// Bytes of records since the store was last cleaned up.
     pub(crate) stale_bytes: usize,
     /// Sessions and running agents, as they were last told to the service manager.

@@ -22,7 +22,7 @@ use crate::store::lock::{InstanceLock, LockError};
 use crate::store::reserve::Reserve;
 use crate::store::{self, Store};
 use crate::translate::Facts;
-use crate::{limits, listener, process, sd};
+use crate::{bridge, limits, listener, process, sd};
 use anyhow::Context as _;
 use coordd_core::id::SessionId;
 use coordd_core::{Core, Input, Live, Record};
@@ -164,6 +164,12 @@ fn raise_descriptor_limit() {
     );
 }
 
+/// What tells this start of the daemon from every other.
+fn new_boot() -> anyhow::Result<String> {
+    let boot = u64::from_be_bytes(clock::random().context("drawing random numbers")?);
+    Ok(format!("{boot:016x}"))
+}
+
 async fn serve(
     paths: Paths,
     config: Config,
@@ -177,9 +183,8 @@ async fn serve(
         Some(handed) => listener::adopt(handed)?,
         None => listener::bind(&paths.socket)?,
     };
-    let boot = u64::from_be_bytes(clock::random().context("drawing random numbers")?);
     let reads = Arc::new(Semaphore::new(limits::READS_AT_ONCE_MAX));
-    let (hub, hub_task) = Hub::new(format!("{boot:016x}"), Arc::clone(&reads));
+    let (hub, hub_task) = Hub::new(new_boot()?, Arc::clone(&reads));
     let hub_task = tokio::task::spawn(hub_task);
     let (reactor, arrivals) = mpsc::channel(limits::INPUTS_WAITING_MAX);
     let (jobs, queue) = Jobs::new();
@@ -193,11 +198,15 @@ async fn serve(
     let routes = Routes { reactor: reactor.clone(), hub: hub.clone(), tmp };
     let (peers, peers_task) = Peers::start(Arc::clone(&paths), routes.clone());
     let (own, sends) = (Arc::clone(&state), reactor.clone());
+    let bridge_state = paths.state.path();
     let world = World { paths, state: own, reactor: sends, hub: hub.clone(), reads };
     let jobs_task = tokio::task::spawn(jobs::run(world, queue));
     if facts.degraded.is_empty() {
         sweep(&core, &state, &jobs);
     }
+    let damaged = !facts.degraded.is_empty();
+    let (bridge, supervised) =
+        bridge::supervise(reactor.clone(), socket.clone(), bridge_state, damaged);
     let looped = Reactor {
         core,
         store: opened.store,
@@ -212,16 +221,11 @@ async fn serve(
         peers: HashMap::new(),
         teams: crate::reactor::teams::Teams::default(),
         outside: Outsiders::new(peers),
+        bridge,
         stale_bytes: 0,
         status: (0, 0),
     };
-    let (ended, end) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("reactor".to_owned()).spawn(move || {
-        let result = on_own_runtime(looped);
-        // The receiver is gone only when this thread outlived everything else.
-        let _told = ended.send(result);
-    });
-    let thread = thread.context("starting the reactor's thread")?;
+    let (thread, end) = on_own_thread(looped)?;
     let (close, closing) = oneshot::channel();
     let served = tokio::task::spawn(listener::serve(listener, routes, closing));
     sd::ready("serving");
@@ -231,6 +235,7 @@ async fn serve(
     if thread.join().is_err() {
         tracing::error!("the reactor's thread panicked");
     }
+    bridge::ended(supervised).await;
     jobs_task.abort();
     hub_task.abort();
     // With the reactor and the hub gone, each peer ends once it has been sent what was queued for it.
@@ -273,6 +278,20 @@ fn facts(paths: &Paths, config: &Config, degraded: Vec<String>, under_systemd: b
         under_systemd,
         degraded,
     }
+}
+
+type Ended = oneshot::Receiver<anyhow::Result<()>>;
+
+fn on_own_thread<S: Store + Send + 'static>(
+    looped: Reactor<S>,
+) -> anyhow::Result<(std::thread::JoinHandle<()>, Ended)> {
+    let (ended, end) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("reactor".to_owned()).spawn(move || {
+        let result = on_own_runtime(looped);
+        // The receiver is gone only when this thread outlived everything else.
+        let _told = ended.send(result);
+    });
+    Ok((thread.context("starting the reactor's thread")?, end))
 }
 
 fn on_own_runtime<S: Store>(reactor: Reactor<S>) -> anyhow::Result<()> {

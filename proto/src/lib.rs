@@ -13,6 +13,7 @@
 
 pub mod address;
 pub mod agent;
+pub mod bridge;
 pub mod entry;
 pub mod error;
 pub mod event;
@@ -54,6 +55,8 @@ pub enum FromDaemon {
     Event(Box<event::Numbered>),
     /// What an agent process is told to do. Only agents get these.
     Order(agent::Order),
+    /// What the bridge process is told. Only it gets these.
+    Bridge(bridge::Order),
     /// The connection is about to be closed, and why.
     Closing(error::ErrorBody),
 }

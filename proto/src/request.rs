@@ -3,10 +3,13 @@
 //! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names an agent it takes
 //! `name`, an agent id, or `session/name`.
 
+mod new;
 mod spawn;
 
+pub use self::new::NewSession;
 pub use self::spawn::NewAgent;
-use crate::agent::{Model, Permissions, Question, Role, RunOutcome, Runtime};
+use crate::agent::{Question, Role, RunOutcome};
+use crate::bridge::{BridgeView, Fate, Row};
 use crate::json::Json;
 use crate::message::Body;
 use crate::view::TaskStatus;
@@ -334,60 +337,47 @@ pub enum Request {
         /// How.
         outcome: RunOutcome,
     },
-}
 
-/// How a session is made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NewSession {
-    /// Its name; empty for one made of the folder's name.
-    #[serde(default)]
-    pub name: String,
-    /// Its working directory, absolute.
-    pub cwd: String,
-    /// `coordinator`, `normal` or `fork`, when the command line said so; wins over the variable.
-    #[serde(default)]
-    pub mode: Option<String>,
-    /// The caller's `CLAUDE_CODE_COORDINATOR_MODE` (G-2).
-    #[serde(default)]
-    pub mode_variable: Option<String>,
-    /// The caller's `CLAUDE_CODE_SIMPLE` (G-6).
-    #[serde(default)]
-    pub simple_variable: Option<String>,
-    /// The environment for agents: what the caller has, reduced to what is allowed.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// The model of its agents; may be missing where none of them is native.
-    #[serde(default)]
-    pub model: Option<Model>,
-    /// What drives its workers, where the call that starts one does not say.
-    #[serde(default)]
-    pub runtime: Runtime,
-    /// What drives its lead.
-    #[serde(default)]
-    pub lead_runtime: Runtime,
-    /// Rules about approvals.
-    #[serde(default)]
-    pub permissions: Permissions,
-    /// Whether there is a scratchpad; on when missing.
-    #[serde(default = "yes")]
-    pub scratchpad: bool,
-    /// Model calls in one run of a worker; 0 for the default.
-    #[serde(default)]
-    pub max_turns: u32,
-    /// Seconds of one run of a worker; 0 for the default.
-    #[serde(default)]
-    pub run_s: u32,
-    /// Workers running at once; 0 for the default.
-    #[serde(default)]
-    pub workers: u32,
-    /// The first prompt, if any.
-    #[serde(default)]
-    pub prompt: String,
-    /// What becomes of messages from outside: `accept`, `hold`, `refuse`; empty or `auto` for by what both sides may do (M-8).
-    #[serde(default)]
-    pub cross_session_inbound: String,
-}
-
-fn yes() -> bool {
-    true
+    /// Switches the bridge to other machines on or off; on again starts it anew with its settings. Answers with `done`.
+    BridgeSet {
+        /// Whether there is to be one.
+        on: bool,
+    },
+    /// What a session may exchange with a trusted daemon; nothing where both are false. Answers with `session`.
+    BridgeAllow {
+        /// The session.
+        session: String,
+        /// The other daemon, by its name here or its fingerprint.
+        peer: String,
+        /// Whether its sessions are heard.
+        inbound: bool,
+        /// Whether the session's agents may write there.
+        outbound: bool,
+    },
+    /// How the bridge stands. Answers with `bridge`.
+    BridgeStatus {},
+    /// The bridge only: what became of a row. Answers with `done`.
+    BridgeTold {
+        /// Its number.
+        id: u64,
+        /// What.
+        fate: Fate,
+        /// Why it is refused.
+        #[serde(default)]
+        reason: String,
+    },
+    /// The bridge only: a row from another daemon, whose signature was checked. Answers with `brought`.
+    BridgeBring {
+        /// The daemon's fingerprint.
+        peer: String,
+        /// What the user here calls it.
+        name: String,
+        /// It.
+        row: Row,
+    },
+    /// The bridge only: how things stand. Answers with `done`.
+    BridgeReport {
+        /// How; `on`, `running` and `rows` are coordd's own to say.
+        report: BridgeView,
+    },
 }

@@ -1,6 +1,7 @@
 //! What a granted request is answered with.
 
 use crate::agent::{Role, RunOutcome};
+use crate::bridge::{BridgeView, Decision};
 use crate::entry::Entry;
 use crate::hello::Credentials;
 use crate::message::{Receipt, SendResult};
@@ -231,6 +232,18 @@ pub enum Response {
         seq: u64,
         /// Changes whenever the daemon starts.
         boot: String,
+    },
+    /// How the bridge stands.
+    Bridge {
+        /// How.
+        bridge: BridgeView,
+    },
+    /// What was made of a row from another daemon.
+    Brought {
+        /// What.
+        decision: Decision,
+        /// Why it is refused.
+        reason: String,
     },
     /// A run's end is on disk.
     RunRecorded {

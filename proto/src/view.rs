@@ -202,6 +202,8 @@ pub enum PeerKind {
     Claude,
     /// Something else that lists itself where Claude Code does.
     Other,
+    /// A session on another machine, over the bridge.
+    Bridge,
 }
 
 /// A message from outside that waits for the user.

@@ -30,6 +30,7 @@ mod mcp;
 mod mcp_install;
 mod messages;
 mod native;
+mod nats;
 mod notifications;
 mod others;
 mod peers;

@@ -307,6 +307,7 @@ impl Client {
             }
             FromDaemon::Event(event) => self.events.push_back(*event),
             FromDaemon::Order(order) => self.orders.push_back(order),
+            FromDaemon::Bridge(order) => panic!("only the bridge is told so: {order:?}"),
             FromDaemon::Closing(body) => self.closing = Some(body),
         }
     }

@@ -29,8 +29,10 @@ pub mod endpoint;
 pub mod fuzz;
 pub mod history;
 pub mod kept;
+
 pub mod llm;
 pub mod mcp;
+pub mod nats;
 pub mod outsider;
 pub mod processes;
 pub mod questions;

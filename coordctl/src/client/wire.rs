@@ -129,9 +129,10 @@ impl Wire {
                 }
             }
             FromDaemon::Closing(body) => Err(ClientError::Denied(body)),
-            FromDaemon::Reply(_) | FromDaemon::Event(_) | FromDaemon::Order(_) => {
-                Err(self.unreadable("no welcome".to_owned()))
-            }
+            FromDaemon::Reply(_)
+            | FromDaemon::Event(_)
+            | FromDaemon::Order(_)
+            | FromDaemon::Bridge(_) => Err(self.unreadable("no welcome".to_owned())),
         }
     }
 

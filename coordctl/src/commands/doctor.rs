@@ -6,6 +6,8 @@ use crate::error::Exit;
 use crate::terminal::{Paint, line};
 use crate::{format, model, output, paths, start};
 use proto::agent::Runtime;
+use proto::bridge::BridgeView;
+use proto::request::Request;
 use proto::response::Response;
 use serde::Serialize;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -68,6 +70,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     checks.extend(set_aside(&context.paths.state_dir));
     checks.extend(scratch_root(context, own));
     checks.extend(programs(context));
+    checks.extend(bridge(context));
     checks.push(configured_model(context));
     checks.extend(systemd(context));
     if context.json {
@@ -239,6 +242,13 @@ fn programs(context: &Context) -> Vec<Check> {
                 "not found in PATH: needed only for `--runtime claude` and `--lead claude`",
             ),
         },
+        match paths::program(&context.vars, "COORDD_BRIDGE", "coordd-bridge") {
+            Some(path) => ok("coordd-bridge program", path.display().to_string()),
+            None => warn(
+                "coordd-bridge program",
+                "not found beside coordctl or in PATH: other machines cannot be reached",
+            ),
+        },
         match paths::in_path(&context.vars, "git") {
             Some(path) => ok("git", path.display().to_string()),
             None => warn("git", "not found in PATH: agents cannot show or compare changes"),
@@ -252,6 +262,39 @@ fn claude(context: &Context) -> Option<String> {
     let given = context.vars.get(crate::env::CLAUDE).cloned();
     let given = given.or_else(|| config.claude_path.map(|it| it.display().to_string()));
     given.or_else(|| Some(paths::in_path(&context.vars, "claude")?.display().to_string()))
+}
+
+/// How the bridge stands, where there is one. A daemon that does not run is not started for it.
+fn bridge(context: &mut Context) -> Vec<Check> {
+    match context.call_running(Request::BridgeStatus {}) {
+        Ok(Response::Bridge { bridge }) if bridge.on => bridge_checks(&bridge),
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+fn bridge_checks(it: &BridgeView) -> Vec<Check> {
+    if !it.running {
+        let text = "its process does not run; bridge.log in the state folder says why";
+        return vec![fail("bridge", text)];
+    }
+    if !it.connected || !it.trouble.is_empty() {
+        let why = if it.trouble.is_empty() { "the server does not answer" } else { &it.trouble };
+        return vec![warn("bridge", format!("{}: {why}; messages wait", it.server))];
+    }
+    let mut checks = vec![ok("bridge", format!("connected to {}", it.server))];
+    if it.replicas <= 1 {
+        checks.push(warn(
+            "bridge",
+            "one server keeps what is on its way, and may lose the last minutes of it when its power fails (sync_interval); \
+             coordd sends that again, but only while the sender's machine runs",
+        ));
+    }
+    let refused: u64 = it.refused.iter().map(|it| it.1).sum();
+    if refused > 0 {
+        let text = format!("{refused} messages were refused; `coordctl bridge status` says why");
+        checks.push(warn("bridge", text));
+    }
+    checks
 }
 
 fn configured_model(context: &Context) -> Check {
@@ -329,6 +372,26 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert_eq!(private_folder("f", &link, own).level, Level::Fail);
+    }
+
+    #[test]
+    fn rel98_the_bridge_and_its_server_are_judged() {
+        let good = BridgeView {
+            on: true,
+            running: true,
+            connected: true,
+            replicas: 3,
+            ..BridgeView::default()
+        };
+        let levels = |it: BridgeView| -> Vec<Level> {
+            bridge_checks(&it).into_iter().map(|it| it.level).collect()
+        };
+        assert_eq!(levels(good.clone()), [Level::Ok]);
+        assert_eq!(levels(BridgeView { running: false, ..good.clone() }), [Level::Fail]);
+        assert_eq!(levels(BridgeView { connected: false, ..good.clone() }), [Level::Warn]);
+        assert_eq!(levels(BridgeView { replicas: 1, ..good.clone() }), [Level::Ok, Level::Warn]);
+        let refused = vec![("forged".to_owned(), 1)];
+        assert_eq!(levels(BridgeView { refused, ..good }), [Level::Ok, Level::Warn]);
     }
 
     #[test]

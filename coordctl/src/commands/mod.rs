@@ -1,6 +1,7 @@
 //! One file a verb: its arguments, and what it asks of coordd.
 
 pub(crate) mod attach;
+pub(crate) mod bridge;
 pub(crate) mod completions;
 pub(crate) mod daemon;
 pub(crate) mod demo;
@@ -53,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Permit(args) => permit::run(context, args),
         Verb::Peers(_) => peers::run(context),
         Verb::Inbound(args) => inbound::run(context, args),
+        Verb::Bridge(args) => bridge::run(context, args),
         Verb::Usage(args) => usage::run(context, args),
         Verb::Team(args) => team::run(context, args),
         Verb::Task(args) => task::run(context, args),

@@ -33,6 +33,7 @@ fn table(peers: &[PeerView], now_ms: u64) -> Table {
             PeerKind::Session => "coordd session",
             PeerKind::Claude => "Claude Code",
             PeerKind::Other => "other",
+            PeerKind::Bridge => "other machine",
         };
         let heard = match it.heard_ms {
             0 => String::new(),

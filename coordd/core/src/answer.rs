@@ -1,6 +1,7 @@
 //! What a granted request is answered with. Mostly ids: the shell looks up what they name when it writes the reply.
 
 use crate::agent::Outcome;
+use crate::bridge::Decision;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::name::Name;
 use alloc::string::String;
@@ -55,6 +56,9 @@ pub enum Answer {
     Usage(Option<SessionId>),
     /// Messages from outside that wait for the user.
     Inbound(Vec<MessageId>),
+    /// How the bridge stands.
+    Bridge,
+    Brought(Decision),
     RunRecorded {
         exit: bool,
     },

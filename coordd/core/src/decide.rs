@@ -12,7 +12,8 @@ use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker, Role};
 use crate::{
-    Durable, Effect, Live, Moment, Record, Step, handing, lifecycle, limits, outside, terminal,
+    Durable, Effect, Live, Moment, Record, Step, bridge, handing, lifecycle, limits, outside,
+    terminal,
 };
 use alloc::borrow::ToOwned as _;
 use alloc::string::{String, ToString as _};
@@ -71,17 +72,18 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
         }
         Input::TeamRemoved { team, all } => {
             if let Some(it) = durable.teams.get(&team).filter(|it| all && it.deleting) {
+                let session = it.session.clone();
                 step.record(Record::TeamDeleted { team: team.clone() });
-                step.effect(Effect::Publish {
-                    session: it.session.clone(),
-                    event: Event::TeamDeleted(team),
-                });
+                step.effect(Effect::Publish { session, event: Event::TeamDeleted(team) });
             }
         }
         Input::Outside { ticket, session, from, says } => {
             let to = session.as_ref();
             let taken = outside::heard(durable, live, &mut step, now, to, from, says);
             step.effect(Effect::Heard { ticket, taken });
+        }
+        Input::BridgeStarting { incarnation, token, renumber } => {
+            bridge::starting(durable, live, &mut step, now, (incarnation, token), renumber);
         }
         Input::Handed { outgoing, failed } => {
             handing::handed(durable, &mut step, now, outgoing, failed.as_deref());
@@ -141,6 +143,9 @@ fn started(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
         step.effect(Effect::WriteTeam { team: team.name.clone() });
     }
     handing::hand_out_again(durable, step, now);
+    if durable.bridge.is_some_and(|it| it.on) {
+        step.effect(Effect::WantBridge { on: true });
+    }
     for agent in durable.agents.values() {
         live.touch(&agent.id);
         if agent.has_process() && is_planted(Bug::D13) {
@@ -178,6 +183,10 @@ fn connected(
         step.effect(Effect::Welcome { peer, agent: None });
         return;
     };
+    if credentials.agent.0 == bridge::AGENT {
+        bridge::connected(durable, live, step, peer, &credentials);
+        return;
+    }
     let known = durable.agents.get(&credentials.agent).filter(|it| {
         it.has_process()
             && it.incarnation == credentials.incarnation
@@ -204,13 +213,14 @@ fn connected(
 }
 
 /// Compares without telling by its duration how much is right.
-fn same_secret(a: &str, b: &str) -> bool {
+pub(crate) fn same_secret(a: &str, b: &str) -> bool {
     !a.is_empty()
         && a.len() == b.len()
         && a.bytes().zip(b.bytes()).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
 fn disconnected(live: &mut Live, now: &Moment, peer: PeerId) {
+    bridge::disconnected(live, peer);
     if let Some(Caller::Agent(agent)) = live.forget_peer(peer)
         && let Some(link) = live.links.get_mut(&agent)
         && link.peer == Some(peer)
@@ -259,6 +269,7 @@ fn checked(
 ) -> request::Verdict {
     let asker = match &call.caller {
         Caller::User => Asker::User,
+        Caller::Bridge => Asker::Bridge,
         Caller::Agent(id) => {
             Asker::Agent(call.durable.agents.get(id).ok_or(Denial::BadCredentials)?.role)
         }
@@ -311,6 +322,7 @@ fn grows(kind: Kind) -> bool {
 pub(crate) fn caller_key(caller: &Caller) -> String {
     match caller {
         Caller::User => "user".to_owned(),
+        Caller::Bridge => bridge::AGENT.to_owned(),
         Caller::Agent(id) => id.to_string(),
     }
 }
@@ -368,6 +380,7 @@ fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
             step.record(Record::Forgotten { before_ms });
         }
         outside::expire(durable, step, now);
+        bridge::expire(durable, live, step, now);
     }
     if live.start_due_mono_ms.take_if(|at| now.mono_ms >= *at).is_some() {
         live.place_freed = true;

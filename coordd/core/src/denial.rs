@@ -119,6 +119,20 @@ pub enum Denial {
         /// Names of sessions that there are.
         known: Vec<String>,
     },
+    /// An address on another machine, and no bridge.
+    BridgeOff,
+    /// An address on a daemon that is not trusted here.
+    NotTrusted {
+        /// Its fingerprint.
+        peer: String,
+    },
+    /// The user did not allow the session to write there.
+    NotBridged {
+        /// The session.
+        session: String,
+        /// The daemon's fingerprint.
+        peer: String,
+    },
     /// Another session does not take the message.
     NotTaken {
         /// Why.

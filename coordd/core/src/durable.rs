@@ -1,6 +1,7 @@
 //! The state that survives, and the only code that changes it: [`Durable::apply`], live and on replay.
 
 use crate::agent::{Agent, LastRun, Life};
+use crate::bridge::{Allowed, Wish};
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::limits;
 use crate::message::{self, Message, Outside, Sender, State};
@@ -28,6 +29,8 @@ pub struct Durable {
     pub(crate) heard: BTreeMap<(String, String), MessageId>,
     /// Messages to the outside.
     pub outbox: Outbox,
+    /// Whether there is to be a bridge to other machines.
+    pub bridge: Option<Wish>,
     /// Questions, answered ones for 7 days.
     pub permissions: BTreeMap<PermissionId, Permission>,
     /// Teams.
@@ -58,6 +61,9 @@ impl Durable {
                 self.last_queued = self.last_queued.max(*queued);
             }
 
+            Record::BridgeSet { on, epoch } => {
+                self.bridge = Some(Wish { on: *on, epoch: *epoch });
+            }
             Record::SessionPut { session } => {
                 self.sessions.insert(session.id.clone(), Session::clone(session));
             }
@@ -84,6 +90,15 @@ impl Durable {
                 self.session(session, |it| it.watchers.push(Outside::clone(watcher)));
             }
             Record::WatchersTold { session } => self.session(session, |it| it.watchers.clear()),
+            Record::BridgeAllowed { session, peer, inbound, outbound } => {
+                self.session(session, |it| {
+                    it.bridged.retain(|it| it.peer != *peer);
+                    if *inbound || *outbound {
+                        let (peer, inbound, outbound) = (peer.clone(), *inbound, *outbound);
+                        it.bridged.push(Allowed { peer, inbound, outbound });
+                    }
+                });
+            }
             Record::SessionRemoved { session } => self.remove_session(session),
 
             Record::AgentPut { agent } => {

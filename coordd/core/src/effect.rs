@@ -163,6 +163,30 @@ pub enum Effect {
         /// Whether it is on disk, or needs not be; else its sender must not believe so.
         taken: bool,
     },
+    /// See to it that the bridge process runs, anew if it does already, or does not.
+    WantBridge {
+        /// Whether it is to run.
+        on: bool,
+    },
+    /// Tell the bridge that everything open follows.
+    BeginBridge {
+        /// Its connection.
+        peer: PeerId,
+        /// Within which the numbers of messages count.
+        epoch: u64,
+    },
+    /// Tell the bridge which sessions other daemons may write to.
+    Announce {
+        /// Its connection.
+        peer: PeerId,
+    },
+    /// Give the bridge a message, unless its text is gone meanwhile.
+    Carry {
+        /// Its connection.
+        peer: PeerId,
+        /// The message.
+        outgoing: MessageId,
+    },
     /// List who can be written to outside of a session, then answer.
     ListPeers {
         /// The connection.

@@ -5,7 +5,7 @@ use crate::id::{MessageId, SessionId};
 use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Outside, Sender, State};
 use crate::outgoing::{Outgoing, Verdict};
-use crate::outside::{path_of, shortened};
+use crate::outside::shortened;
 use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -40,7 +40,7 @@ pub(crate) fn hand_out_again(durable: &Durable, step: &mut Step, now: &Moment) {
     }
 }
 
-fn moved(step: &mut Step, now: &Moment, it: &Outgoing, state: State, reason: &str) {
+pub(crate) fn moved(step: &mut Step, now: &Moment, it: &Outgoing, state: State, reason: &str) {
     step.record(Record::OutgoingMoved {
         outgoing: it.id,
         state,
@@ -61,7 +61,7 @@ pub(crate) fn publish(step: &mut Step, session: &SessionId, message: MessageId, 
 /// The message of ours that somebody outside speaks of, if it is its receiver.
 fn meant<'a>(durable: &'a Durable, from: &Outside, of: &str) -> Option<&'a Outgoing> {
     let it = durable.outbox.by_wire_id(of)?;
-    (path_of(&from.address) == Some(&it.to) && !it.state.is_final()).then_some(it)
+    (from.address == it.address() && !it.state.is_final()).then_some(it)
 }
 
 #[expect(clippy::too_many_arguments, reason = "one fact each about one message")]
@@ -78,16 +78,29 @@ pub(crate) fn status(
     let Some(it) = meant(durable, from, of) else { return };
     let (state, words) = match verdict {
         Verdict::Held if it.state == State::Held => return,
+        Verdict::Consumed => return moved(step, now, it, State::Consumed, ""),
         Verdict::Held => (State::Held, "is held there until its user lets it in"),
         Verdict::Expired => (State::Expired, "expired there and was not read"),
         Verdict::Refused => (State::Bounced, "was refused there and was not read"),
     };
     moved(step, now, it, state, &shortened(reason));
-    // Their reason is their words, and stays in the receipt: what coordd says itself is read as coordd's.
+    tell_sender(durable, live, step, now, it, words);
+}
+
+/// Tells the agent whose message it is. Others' reasons are their words, and stay in the receipt: what coordd says itself is
+/// read as coordd's.
+pub(crate) fn tell_sender(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    it: &Outgoing,
+    words: &str,
+) {
     let Sender::Agent(sender) = &it.from else { return };
     let Some(sender) = durable.agents.get(sender) else { return };
-    let (id, to) = (it.id, &it.to);
-    let text = format!("Message {id} to uds:{to} {words}.");
+    let (id, to) = (it.id, it.address());
+    let text = format!("Message {id} to {to} {words}.");
     let summary = format!("{id} {words}");
     let draft = Draft { from: Sender::System, kind: Kind::Text, text, summary };
     let mut numbers = Numbers::after(durable, step);

@@ -117,6 +117,15 @@ pub enum Input {
         /// What is said.
         says: Says,
     },
+    /// The bridge process is about to be started.
+    BridgeStarting {
+        /// Which start.
+        incarnation: u32,
+        /// Its secret.
+        token: String,
+        /// Whether numbers of messages may have been lost with a part of the store.
+        renumber: bool,
+    },
     /// A message was handed to somebody outside, or could not be.
     Handed {
         /// Which.

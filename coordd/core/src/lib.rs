@@ -22,6 +22,7 @@ extern crate alloc;
 
 pub mod agent;
 pub mod answer;
+pub mod bridge;
 pub mod decide;
 pub mod denial;
 pub mod durable;

@@ -86,6 +86,19 @@ pub const OUTSIDE_FIELD_LEN_MAX: usize = 1_000;
 /// what comes again within 30 s. Later it might be read twice.
 pub const HAND_AGAIN_MS: u64 = 25_000;
 
+/// Messages on their way to other machines: some days' worth for those that are away, and all that the bridge holds at once.
+pub const BRIDGE_OPEN_MAX: usize = 2_000;
+/// Bytes of one text once it is escaped: with its envelope it is to fit into what servers take, 1 MiB.
+pub const BRIDGE_TEXT_LEN_MAX: usize = 768 * 1024;
+/// Bytes of their texts: they are in memory.
+pub const BRIDGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Messages that the bridge is given for one other daemon: its window.
+pub const BRIDGE_WINDOW_MAX: usize = 64;
+/// How long a message waits for a machine that is away: as long as receipts are kept.
+pub const BRIDGE_KEPT_MS: u64 = RECEIPT_KEPT_MS;
+/// Other daemons that one session may exchange messages with: they are in the session's record.
+pub const BRIDGED_MAX: usize = 64;
+
 /// How long receipts and idempotency keys are kept (M-11): 7 days.
 pub const RECEIPT_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// How often old receipts are looked for.

@@ -1,5 +1,6 @@
 //! What is true of this boot of the daemon only: who is connected, which processes are in sight, who waits for what.
 
+use crate::bridge::Bridge;
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId, PermissionId, SessionId};
 use crate::rates::Rates;
@@ -15,6 +16,8 @@ pub enum Caller {
     User,
     /// An agent.
     Agent(AgentId),
+    /// The process that carries messages between machines.
+    Bridge,
 }
 
 /// The live half of the state.
@@ -44,6 +47,8 @@ pub struct Live {
     pub(crate) forgot_mono_ms: Option<u64>,
     /// How much may still be said from outside.
     pub(crate) rates: Rates,
+    /// The bridge process.
+    pub bridge: Bridge,
     /// Both clocks at the last input.
     pub(crate) seen: Option<Clocks>,
 }

@@ -26,7 +26,7 @@ pub struct Outgoing {
     pub session: Option<SessionId>,
     /// Who said it.
     pub from: Sender,
-    /// The socket's absolute path.
+    /// The socket's absolute path, or a whole `bridge:` address.
     pub to: String,
     /// Its id outside, a UUID. It stays the same however often it is handed over.
     pub wire_id: String,
@@ -88,9 +88,21 @@ pub enum Verdict {
     Expired,
     /// It is not taken.
     Refused,
+    /// It is in the conversation.
+    Consumed,
 }
 
 impl Outgoing {
+    /// Whom it is for, as in `uds:/path`.
+    pub fn address(&self) -> String {
+        if self.is_carried() { self.to.clone() } else { alloc::format!("uds:{}", self.to) }
+    }
+
+    /// Whether it goes over the bridge.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.to.starts_with("bridge:")
+    }
+
     /// When it was last heard of.
     fn last_ms(&self) -> u64 {
         self.ended_ms.or(self.delivered_ms).unwrap_or(self.accepted_ms)
@@ -108,8 +120,11 @@ pub struct Outbox {
     all: BTreeMap<MessageId, Outgoing>,
     /// By the ids that others know them by.
     by_wire_id: BTreeMap<String, MessageId>,
-    /// Those that are not handed over.
+    /// Those for sockets that are not handed over.
     open: BTreeSet<MessageId>,
+    /// Those for other machines that are not there.
+    carried: BTreeSet<MessageId>,
+    carried_bytes: usize,
 }
 
 impl Outbox {
@@ -133,6 +148,26 @@ impl Outbox {
         self.open.len()
     }
 
+    /// Those for other machines that are not there, in order.
+    pub fn carried(&self) -> impl Iterator<Item = &Outgoing> {
+        self.carried.iter().filter_map(|id| self.all.get(id))
+    }
+
+    /// How many of these there are.
+    pub fn carried_len(&self) -> usize {
+        self.carried.len()
+    }
+
+    /// The bytes of their texts.
+    pub(crate) fn carried_bytes(&self) -> usize {
+        self.carried_bytes
+    }
+
+    /// The latest of them.
+    pub(crate) fn carried_last(&self) -> Option<MessageId> {
+        self.carried.last().copied()
+    }
+
     /// The one that somebody outside means.
     pub(crate) fn by_wire_id(&self, wire_id: &str) -> Option<&Outgoing> {
         self.all.get(self.by_wire_id.get(wire_id)?)
@@ -143,7 +178,10 @@ impl Outbox {
         if let Kind::Words { notice_id: Some(notice_id), .. } = &it.kind {
             self.by_wire_id.insert(notice_id.clone(), it.id);
         }
-        if it.state == State::Accepted {
+        if it.state == State::Accepted && it.is_carried() {
+            self.carried_bytes += it.text.len();
+            self.carried.insert(it.id);
+        } else if it.state == State::Accepted {
             self.open.insert(it.id);
         }
         self.all.insert(it.id, it.clone());
@@ -152,7 +190,10 @@ impl Outbox {
     pub(crate) fn moved(&mut self, id: MessageId, state: State, reason: &str, at_ms: u64) {
         let Some(it) = self.all.get_mut(&id).filter(|it| !it.state.is_final()) else { return };
         it.state = state;
-        it.text = String::new();
+        let text = core::mem::take(&mut it.text);
+        if self.carried.remove(&id) {
+            self.carried_bytes -= text.len();
+        }
         it.reason = String::from(reason);
         if state == State::Delivered {
             it.delivered_ms = Some(at_ms);
@@ -174,6 +215,8 @@ impl Outbox {
     pub(crate) fn retain(&mut self, keep: impl Fn(&Outgoing) -> bool) {
         self.all.retain(|_, it| keep(it));
         self.open.retain(|id| self.all.contains_key(id));
+        self.carried.retain(|id| self.all.contains_key(id));
+        self.carried_bytes = self.carried().map(|it| it.text.len()).sum();
         self.by_wire_id.retain(|_, id| self.all.contains_key(id));
     }
 }

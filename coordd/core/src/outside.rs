@@ -13,7 +13,7 @@ use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::outgoing::{self, Outgoing, Verdict};
 use crate::role::Role;
 use crate::session::{Inbound, Session, SessionState};
-use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
+use crate::{Durable, Effect, Live, Moment, Record, Step, bridge, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -194,7 +194,7 @@ pub(crate) fn path_of(address: &str) -> Option<&str> {
 }
 
 /// Says to somebody outside what became of its message, where it can be told.
-fn tell(
+pub(crate) fn tell(
     durable: &Durable,
     step: &mut Step,
     now: &Moment,
@@ -221,15 +221,19 @@ fn say(
 ) {
     let said_now = step.records.iter().filter(|it| matches!(it, Record::OutgoingPut { .. }));
     let open = durable.outbox.open_len() + said_now.count();
-    let Some(path) = path_of(&to.address).filter(|_| open < limits::OUTGOING_OPEN_MAX) else {
-        return;
+    let is_carried = to.address.starts_with("bridge:");
+    let to = if is_carried {
+        Some(to.address.as_str()).filter(|_| bridge::has_room(durable, step, text.len()).is_ok())
+    } else {
+        path_of(&to.address).filter(|_| open < limits::OUTGOING_OPEN_MAX)
     };
+    let Some(to) = to else { return };
     let id = Numbers::after(durable, step).next();
     let it = Outgoing {
         id,
         session: session.cloned(),
         from: Sender::System,
-        to: path.to_owned(),
+        to: to.to_owned(),
         wire_id: outgoing::wire_id(now, id, "message"),
         kind,
         text: text.to_owned(),
@@ -244,9 +248,12 @@ fn say(
 
 /// Has a message handed out.
 pub(crate) fn put(step: &mut Step, it: Outgoing) {
-    let outgoing = it.id;
+    let (outgoing, is_carried) = (it.id, it.is_carried());
     step.record(Record::OutgoingPut { outgoing: Box::new(it) });
-    step.effect(Effect::HandOut { outgoing });
+    // What goes over the bridge waits for it, and is handed over by `settle`.
+    if !is_carried {
+        step.effect(Effect::HandOut { outgoing });
+    }
 }
 
 fn watch(

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
+    /// The user switched the bridge on or off, or numbers begin anew.
+    BridgeSet { on: bool, epoch: u64 },
     /// Numbers that were given out; in a snapshot only.
     Counters { messages: u64, permissions: u64, queued: u64 },
 
@@ -39,6 +41,8 @@ pub enum Record {
     WatcherPut { session: SessionId, watcher: Box<Outside> },
     /// All who wanted to know were told.
     WatchersTold { session: SessionId },
+    /// What it may exchange with another daemon; nothing, when both are false.
+    BridgeAllowed { session: SessionId, peer: String, inbound: bool, outbound: bool },
     /// A session and all that belongs to it is gone.
     SessionRemoved { session: SessionId },
 

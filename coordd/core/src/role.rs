@@ -24,16 +24,19 @@ pub enum Asker {
     User,
     /// An agent in this role.
     Agent(Role),
+    /// The process that carries messages between machines.
+    Bridge,
 }
 
 impl Asker {
     /// Every asker there is, for tests that leave none out.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::User,
         Self::Agent(Role::Coordinator),
         Self::Agent(Role::Lead),
         Self::Agent(Role::Worker),
         Self::Agent(Role::Peer),
+        Self::Bridge,
     ];
 
     /// For messages.
@@ -44,6 +47,7 @@ impl Asker {
             Self::Agent(Role::Lead) => "a lead",
             Self::Agent(Role::Worker) => "a worker",
             Self::Agent(Role::Peer) => "a peer",
+            Self::Bridge => "the bridge",
         }
     }
 }
@@ -67,6 +71,9 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::InboundList
         | Kind::InboundAnswer
         | Kind::InboundSet
+        | Kind::BridgeSet
+        | Kind::BridgeAllow
+        | Kind::BridgeStatus
         | Kind::AgentShow
         | Kind::Transcript
         | Kind::PermissionList
@@ -83,16 +90,19 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::Usage
         | Kind::Subscribe
         | Kind::Attach => asker == Asker::User,
-        Kind::Send | Kind::PeerList => asker != Asker::Agent(Role::Worker),
+        Kind::Send | Kind::PeerList => !matches!(asker, Asker::Agent(Role::Worker) | Asker::Bridge),
         Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => match asker {
             Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
-            Asker::Agent(Role::Worker | Role::Peer) => false,
+            Asker::Agent(Role::Worker | Role::Peer) | Asker::Bridge => false,
         },
         Kind::AgentSpawn => matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead)),
         Kind::StructuredOutput => asker == Asker::Agent(Role::Coordinator),
         Kind::PermissionAsk => matches!(asker, Asker::Agent(Role::Lead | Role::Worker)),
-        Kind::Acknowledge => asker != Asker::User,
-        Kind::RunEnded => !matches!(asker, Asker::User | Asker::Agent(Role::Peer)),
+        Kind::Acknowledge => matches!(asker, Asker::Agent(_)),
+        Kind::RunEnded => {
+            matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead | Role::Worker))
+        }
+        Kind::BridgeTold | Kind::BridgeBring | Kind::BridgeReport => asker == Asker::Bridge,
     }
 }
 
@@ -157,6 +167,16 @@ mod tests {
         assert_eq!(allowed(Asker::Agent(Role::Peer)), [Ping, Send, PeerList, Acknowledge]);
         for asker in Asker::ALL {
             assert_eq!(may(asker, Join), asker == Asker::User);
+        }
+    }
+
+    #[test]
+    fn m7_m8_the_bridge_may_carry_and_nothing_else() {
+        use Kind::*;
+        assert_eq!(allowed(Asker::Bridge), [Ping, BridgeTold, BridgeBring, BridgeReport]);
+        for asker in Asker::ALL {
+            assert_eq!(may(asker, BridgeAllow), asker == Asker::User);
+            assert_eq!(may(asker, BridgeSet), asker == Asker::User);
         }
     }
 

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::agent::Runtime;
+use crate::bridge::Allowed;
 use crate::id::{AgentId, SessionId};
 use crate::message::Outside;
 use crate::mode::Mode;
@@ -65,6 +66,9 @@ pub struct Session {
     /// What becomes of messages from outside (M-8); none means by what the two sides may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbound: Option<Inbound>,
+    /// What it may exchange with other daemons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bridged: Vec<Allowed>,
     /// Who is to be told, once, when the lead has nothing to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watchers: Vec<Outside>,

@@ -23,7 +23,8 @@ use crate::planted::{Bug, is_planted};
 use crate::role::Role;
 use crate::session::SessionState;
 use crate::{
-    Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, outside, request, terminal,
+    Durable, Effect, Live, Moment, Record, Step, bridge, lifecycle, limits, outside, request,
+    terminal,
 };
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -68,6 +69,7 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
     if freed || touched.iter().any(some_wait) {
         fill_places(durable, live, &mut step, now);
     }
+    bridge::hand_over(durable, live, &mut step);
     answer_waiters(durable, live, &mut step, now);
     end_daemon(durable, live, &mut step);
     step

@@ -1,6 +1,7 @@
 //! The journal's beginning after a clean-up: the whole state, as records.
 
 use crate::Durable;
+use crate::bridge::Wish;
 use crate::record::Record;
 use crate::session::Session;
 use crate::task::Task;
@@ -19,6 +20,9 @@ impl Durable {
             permissions: self.last_permission,
             queued: self.last_queued,
         });
+        if let Some(Wish { on, epoch }) = self.bridge {
+            records.push(Record::BridgeSet { on, epoch });
+        }
         // What may grow is apart from what holds it: a record stays far below what the store takes.
         for it in self.sessions.values() {
             let bare = Session { rules_learned: Vec::new(), ..it.clone() };

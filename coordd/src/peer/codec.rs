@@ -61,6 +61,7 @@ impl Codec {
             FromDaemon::Welcome(_)
             | FromDaemon::Event(_)
             | FromDaemon::Order(_)
+            | FromDaemon::Bridge(_)
             | FromDaemon::Closing(_) => FromDaemon::Closing(error),
         };
         self.try_encode(&shorter).unwrap_or_default()

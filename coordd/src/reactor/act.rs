@@ -117,6 +117,20 @@ impl<S: Store> Reactor<S> {
             Effect::HandOut { outgoing } => self.hand_out(outgoing),
             Effect::Heard { ticket, taken } => self.outside.heard(ticket, taken),
             Effect::ListPeers { peer, call } => self.list_peers(peer, call),
+            Effect::WantBridge { on } => {
+                self.bridge.send_modify(|it| *it = (on, it.1 + 1));
+            }
+            Effect::BeginBridge { peer, epoch } => {
+                self.tell(peer, FromDaemon::Bridge(proto::bridge::Order::Begin { epoch }));
+            }
+            Effect::Announce { peer } => {
+                self.tell(peer, FromDaemon::Bridge(translate::bridge::announce(&self.core)));
+            }
+            Effect::Carry { peer, outgoing } => {
+                if let Some(order) = translate::bridge::carry(&self.core, outgoing) {
+                    self.tell(peer, FromDaemon::Bridge(order));
+                }
+            }
             Effect::Subscribe { session, after, peer, call } => {
                 if let Some(handle) = self.peers.get(&peer).cloned() {
                     self.hub.subscribe(peer, handle, session.map(|it| it.to_string()), after, call);
@@ -145,12 +159,29 @@ impl<S: Store> Reactor<S> {
                 {
                     self.teams.files.changed(team.name.clone());
                 }
+                self.announce_changes(&session, &event);
                 if let Some(event) = translate::event(&self.core, &self.facts, &session, &event) {
                     tracing::debug!(session = %session, event = event_name(&event), "event");
                     self.hub.publish(&session.to_string(), event);
                 }
             }
             Effect::Exit => {}
+        }
+    }
+
+    /// Other machines see what the sessions that they may write to are at.
+    fn announce_changes(&mut self, session: &coordd_core::id::SessionId, event: &Event) {
+        let is_seen = matches!(
+            event,
+            Event::SessionChanged(_)
+                | Event::SessionRemoved
+                | Event::AgentChanged { .. }
+                | Event::RunEnded { .. }
+        );
+        let Some(peer) = self.core.live.bridge.peer.filter(|_| is_seen) else { return };
+        let session = self.core.durable.sessions.get(session);
+        if session.is_none_or(|it| !it.bridged.is_empty()) {
+            self.tell(peer, FromDaemon::Bridge(translate::bridge::announce(&self.core)));
         }
     }
 

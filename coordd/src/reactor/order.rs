@@ -75,6 +75,7 @@ pub(super) fn name(input: &Input) -> &'static str {
         Input::TaskEdited { .. } => "task_edited",
         Input::TeamRemoved { .. } => "team_removed",
         Input::Outside { .. } => "outside",
+        Input::BridgeStarting { .. } => "bridge_starting",
         Input::Handed { .. } => "handed",
         Input::InboxWritten { .. } => "inbox_written",
         Input::InboxRead { .. } => "inbox_read",

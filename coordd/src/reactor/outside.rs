@@ -105,11 +105,12 @@ impl<S: Store> Reactor<S> {
             Some(Caller::Agent(id)) => {
                 self.core.durable.agents.get(id).map(|it| it.session.clone())
             }
-            Some(Caller::User) | None => None,
+            Some(Caller::User | Caller::Bridge) | None => None,
         };
         let sessions =
             self.core.durable.sessions.values().filter(|it| Some(&it.id) != own.as_ref());
-        let rows = sessions.map(|it| view::peer(&self.core, it)).collect();
+        let rows = sessions.map(|it| view::peer(&self.core, it));
+        let rows = rows.chain(translate::bridge::peers(&self.core)).collect();
         if !self.outside.peers.push(Order::List(rows, (handle, call))) {
             let why = "too much is said to other programs at this moment; try again".to_owned();
             let error = translate::error_body(&Denial::Failed { why });

@@ -87,11 +87,25 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::Invalid, "requests and their answers go to one named teammate only")
                 .hint("send one to each, or send text")
         }
-        Denial::NoBridge { given, known } => say(
-            Code::NotFound,
-            format!("no session here is `{given}`, and no bridge is configured"),
+        Denial::NoBridge { given, known } => {
+            say(Code::NotFound, format!("no session here is `{given}`")).hint(format!(
+                "sessions: {}; one on another machine has an address as `coordctl peers` prints it",
+                list(known)
+            ))
+        }
+        Denial::BridgeOff => say(
+            Code::State,
+            "that session is on another machine, and no bridge leads there".to_owned(),
         )
-        .hint(format!("sessions: {}", list(known))),
+        .hint("coordctl bridge add nats://HOST:4222"),
+        Denial::NotTrusted { peer } => {
+            say(Code::NotFound, format!("no daemon with the fingerprint {peer} is trusted here"))
+                .hint("coordctl bridge ls lists them; coordctl bridge trust adds one")
+        }
+        Denial::NotBridged { session, peer } => {
+            say(Code::Forbidden, format!("session `{session}` may not write to {peer}"))
+                .hint(format!("only its user can allow it: coordctl bridge allow {session} {peer}"))
+        }
         Denial::NotTaken { why } => say(Code::State, format!("the message was not taken: {why}"))
             .hint("its user can change that with `coordctl inbound`"),
         Denial::NoOpenRequest { given } => {

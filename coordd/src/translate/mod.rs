@@ -4,6 +4,7 @@
 //! not parse, is refused here with the same error type that a denial becomes.
 
 mod bootstrap;
+pub(crate) mod bridge;
 mod deliver;
 mod denial;
 mod event;

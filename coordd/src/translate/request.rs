@@ -1,5 +1,6 @@
 //! Requests, as the core takes them.
 
+use super::bridge;
 use crate::peer::LookedUp;
 use coordd_core::agent::Runtime;
 use coordd_core::id::MessageId;
@@ -101,6 +102,14 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         }
         Wire::ScratchpadList { session } => Request::ScratchpadList { session },
         Wire::ScratchpadShow { session, path } => Request::ScratchpadShow { session, path },
+        Wire::BridgeSet { on } => Request::BridgeSet { on },
+        Wire::BridgeAllow { session, peer, inbound, outbound } => {
+            Request::BridgeAllow { session, peer, inbound, outbound }
+        }
+        Wire::BridgeStatus {} => Request::BridgeStatus,
+        Wire::BridgeTold { id, fate, reason } => bridge::told(id, fate, reason),
+        Wire::BridgeBring { peer, name, row } => bridge::brought(peer, name, row),
+        Wire::BridgeReport { report } => bridge::report(report),
         Wire::Usage { session } => Request::Usage { session },
         Wire::Subscribe { session, after } => Request::Subscribe { session, after },
         Wire::Attach { session, agent, history } => Request::Attach { session, agent, history },

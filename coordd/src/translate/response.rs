@@ -1,5 +1,6 @@
 //! Answers, as responses: what the core named by ids is looked up here.
 
+use super::bridge;
 use super::kept::{Kept, kept};
 use super::{Facts, outcome, usage, view};
 use coordd_core::Core;
@@ -134,6 +135,8 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
             }
         }
         Answer::Usage(session) => rows(core, session.as_ref()),
+        Answer::Bridge => Response::Bridge { bridge: bridge::view(core) },
+        Answer::Brought(decision) => bridge::decided(decision),
         Answer::RunRecorded { exit } => Response::RunRecorded { exit },
     })
 }
@@ -172,7 +175,7 @@ fn receipt(core: &Core, id: coordd_core::id::MessageId) -> Option<Receipt> {
         return Some(Receipt {
             id: id.to_string(),
             from: view::sender(core, &it.from),
-            to: format!("uds:{}", it.to),
+            to: it.address(),
             state: view::message_state(it.state),
             accepted_ms: it.accepted_ms,
             delivered_ms: it.delivered_ms,

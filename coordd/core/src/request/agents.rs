@@ -217,6 +217,7 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
     }
     let by = match &call.caller {
         Caller::User => "the user".to_owned(),
+        Caller::Bridge => "the bridge".to_owned(),
         Caller::Agent(id) if *id == agent.id => return Err(Denial::ToSelf),
         Caller::Agent(id) => {
             call.durable.agents.get(id).map(|it| it.name.to_string()).unwrap_or_default()

@@ -48,11 +48,17 @@ pub enum Kind {
     Attach,
     Acknowledge,
     RunEnded,
+    BridgeSet,
+    BridgeAllow,
+    BridgeStatus,
+    BridgeTold,
+    BridgeBring,
+    BridgeReport,
 }
 
 impl Kind {
     /// Every kind there is.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 48] = [
         Self::Ping,
         Self::DaemonStatus,
         Self::DaemonStop,
@@ -95,6 +101,12 @@ impl Kind {
         Self::Attach,
         Self::Acknowledge,
         Self::RunEnded,
+        Self::BridgeSet,
+        Self::BridgeAllow,
+        Self::BridgeStatus,
+        Self::BridgeTold,
+        Self::BridgeBring,
+        Self::BridgeReport,
     ];
 
     /// The name on the wire.
@@ -142,6 +154,12 @@ impl Kind {
             Self::Attach => "attach",
             Self::Acknowledge => "acknowledge",
             Self::RunEnded => "run_ended",
+            Self::BridgeSet => "bridge_set",
+            Self::BridgeAllow => "bridge_allow",
+            Self::BridgeStatus => "bridge_status",
+            Self::BridgeTold => "bridge_told",
+            Self::BridgeBring => "bridge_bring",
+            Self::BridgeReport => "bridge_report",
         }
     }
 }
@@ -192,6 +210,12 @@ impl Request {
             Self::Attach { .. } => Kind::Attach,
             Self::Acknowledge { .. } => Kind::Acknowledge,
             Self::RunEnded { .. } => Kind::RunEnded,
+            Self::BridgeSet { .. } => Kind::BridgeSet,
+            Self::BridgeAllow { .. } => Kind::BridgeAllow,
+            Self::BridgeStatus => Kind::BridgeStatus,
+            Self::BridgeTold { .. } => Kind::BridgeTold,
+            Self::BridgeBring(_) => Kind::BridgeBring,
+            Self::BridgeReport(_) => Kind::BridgeReport,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What can be asked for, and the way from a request to its file: one for each family.
 
 pub mod agents;
+pub mod bridge;
 pub mod control;
 mod joining;
 mod kind;
+mod new;
 pub mod outside;
 pub mod permissions;
 pub mod reports;
@@ -12,8 +14,9 @@ pub mod sessions;
 pub mod tasks;
 pub mod teams;
 
-use crate::agent::{Outcome, Runtime};
+use crate::agent::Outcome;
 use crate::answer::Answer;
+use crate::bridge::{Brought, Fate, Report};
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId};
 use crate::live::{Caller, Waiter};
@@ -26,6 +29,7 @@ use alloc::vec::Vec;
 
 pub use joining::Join;
 pub use kind::Kind;
+pub use new::{NewAgent, NewSession};
 
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
 #[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
@@ -170,49 +174,22 @@ pub enum Request {
         run: u32,
         outcome: Outcome,
     },
-}
-
-/// How a session is made.
-#[expect(
-    missing_docs,
-    reason = "the fields are those of `proto::request::NewSession`, documented there"
-)]
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct NewSession {
-    pub name: String,
-    pub cwd: String,
-    pub mode: Option<String>,
-    pub mode_variable: Option<String>,
-    pub simple_variable: Option<String>,
-    pub model: String,
-    pub runtime: Runtime,
-    pub lead_runtime: Runtime,
-    pub permissions: String,
-    pub scratchpad: bool,
-    pub definitions: Vec<String>,
-    pub worker_turns: u32,
-    pub worker_run_ms: u64,
-    pub workers: u32,
-    pub prompt: String,
-    pub bypasses: bool,
-    pub inbound: Option<Inbound>,
-}
-
-/// How a worker is started.
-#[expect(
-    missing_docs,
-    reason = "the fields are those of `proto::request::NewAgent`, documented there"
-)]
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct NewAgent {
-    pub description: String,
-    pub prompt: String,
-    pub subagent_type: String,
-    pub name: String,
-    pub runtime: Option<Runtime>,
-    pub model: String,
-    pub phase: String,
-    pub wait: bool,
+    BridgeSet {
+        on: bool,
+    },
+    BridgeAllow {
+        session: String,
+        peer: String,
+        inbound: bool,
+        outbound: bool,
+    },
+    BridgeStatus,
+    BridgeTold {
+        id: MessageId,
+        fate: Fate,
+    },
+    BridgeBring(Brought),
+    BridgeReport(Report),
 }
 
 /// Where a message goes.
@@ -280,6 +257,7 @@ impl Call<'_> {
         match &self.caller {
             Caller::Agent(id) => Ok(id),
             Caller::User => Err(Denial::Forbidden { asker: "the user", request: "this" }),
+            Caller::Bridge => Err(Denial::Forbidden { asker: "the bridge", request: "this" }),
         }
     }
 }
@@ -371,6 +349,14 @@ pub(crate) fn answer(
         Request::Acknowledge { messages, run } => {
             reports::acknowledge(call, live, step, &messages, run)
         }
+        Request::BridgeSet { on } => Ok(bridge::set(call, live, step, on)),
+        Request::BridgeAllow { session, peer, inbound, outbound } => {
+            bridge::allow(call, live, step, (&session, &peer), (inbound, outbound))
+        }
+        Request::BridgeStatus => Ok(Said::Now(Answer::Bridge)),
+        Request::BridgeTold { id, fate } => Ok(bridge::told(call, live, step, id, fate)),
+        Request::BridgeBring(it) => Ok(bridge::bring(call, live, step, it)),
+        Request::BridgeReport(report) => Ok(bridge::report(live, report)),
         Request::RunEnded { run, outcome } => reports::run_ended(call, live, step, run, outcome),
     }
 }

@@ -1,6 +1,6 @@
 //! Sending to the outside, and what comes in from there: lists, answers and the setting (M-6 to M-9).
 
-use super::{Body, Call, Said, Verdict};
+use super::{Body, Call, Said, Verdict, bridge};
 use crate::answer::{Answer, SendRow};
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -30,7 +30,9 @@ pub(super) fn send(
     let text = text(body)?;
     let session = match &call.caller {
         Caller::User if session.is_empty() => None,
-        Caller::User | Caller::Agent(_) => Some(super::sending::own_session(call, session)?),
+        Caller::User | Caller::Agent(_) | Caller::Bridge => {
+            Some(super::sending::own_session(call, session)?)
+        }
     };
     if call.durable.outbox.open_len() >= limits::OUTGOING_OPEN_MAX {
         let max = limits::OUTGOING_OPEN_MAX;
@@ -59,7 +61,7 @@ pub(super) fn send(
     Ok(Said::Later(Waiter::Handed(id)))
 }
 
-fn text(body: &Body) -> Result<&str, Denial> {
+pub(super) fn text(body: &Body) -> Result<&str, Denial> {
     let Body::Text { text } = body else { return Err(Denial::StructuredToMany) };
     if text.trim().is_empty() {
         return Err(Denial::Invalid { field: "message", why: "is empty".to_owned() });
@@ -90,7 +92,7 @@ pub(crate) fn told(durable: &Durable, id: MessageId) -> Option<Result<Answer, De
     Some(Ok(Answer::Sent([row].to_vec())))
 }
 
-/// Words to the lead of another session of this daemon.
+/// Words to the lead of another session, of this daemon or over the bridge.
 pub(super) fn send_over(
     call: &Call<'_>,
     live: &mut Live,
@@ -100,6 +102,9 @@ pub(super) fn send_over(
     summary: &str,
 ) -> Verdict {
     let text = text(body)?.to_owned();
+    if id.contains('/') {
+        return bridge::send(call, live, step, id, (&text, summary));
+    }
     let session = match route::session(call.durable, id) {
         Err(Denial::NoSuchSession { given, known }) => {
             return Err(Denial::NoBridge { given, known });
@@ -120,6 +125,7 @@ pub(super) fn send_over(
             let mut numbers = Numbers::after(call.durable, step);
             Arrived::In(mailbox::accept(&mut numbers, live, step, call.now, lead, draft))
         }
+        Caller::Bridge => return Err(Denial::BadCredentials),
         Caller::Agent(agent) => {
             let own = call.durable.agents.get(agent).ok_or(Denial::BadCredentials)?;
             if own.session == session.id {

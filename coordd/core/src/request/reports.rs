@@ -6,9 +6,10 @@ use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::MessageId;
-use crate::message::State;
+use crate::message::{Sender, State};
+use crate::outgoing;
 use crate::role::Role;
-use crate::{Effect, Live, Record, Step, lifecycle};
+use crate::{Effect, Live, Record, Step, lifecycle, outside};
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
@@ -39,6 +40,7 @@ pub(super) fn acknowledge(
         for id in &own {
             let event = Event::MessageChanged { message: *id, state: State::Consumed };
             step.effect(Effect::Publish { session: agent.session.clone(), event });
+            tell_far(call, step, *id);
         }
         let at_ms = call.now.wall_ms;
         step.record(Record::MessagesConsumed {
@@ -50,6 +52,17 @@ pub(super) fn acknowledge(
         live.touch(&agent.id);
     }
     Ok(Said::Now(Answer::Done))
+}
+
+/// Whoever wrote from another machine learns that it was read (M-11).
+fn tell_far(call: &Call<'_>, step: &mut Step, id: MessageId) {
+    let Some(message) = call.durable.messages.get(&id) else { return };
+    if let Sender::Outside(from) = &message.from
+        && from.address.starts_with("bridge:")
+    {
+        let session = Some(&message.session);
+        outside::tell(call.durable, step, call.now, session, from, outgoing::Verdict::Consumed, "");
+    }
 }
 
 fn counts_from_1() -> Denial {

@@ -35,6 +35,7 @@ pub(super) fn first_prompt(
 pub(super) fn sender(call: &Call<'_>) -> Sender {
     match &call.caller {
         Caller::User => Sender::User,
+        Caller::Bridge => Sender::System,
         Caller::Agent(id) => Sender::Agent(id.clone()),
     }
 }
@@ -124,7 +125,9 @@ pub(super) fn own_session(call: &Call<'_>, given: &str) -> Result<SessionId, Den
         Caller::Agent(id) => {
             call.durable.agents.get(id).map(|it| it.session.clone()).ok_or(Denial::BadCredentials)
         }
-        Caller::User => route::session(call.durable, given).map(|it| it.id.clone()),
+        Caller::User | Caller::Bridge => {
+            route::session(call.durable, given).map(|it| it.id.clone())
+        }
     }
 }
 
@@ -187,6 +190,7 @@ fn meaning(
             let open = open.and_then(|id| call.durable.messages.get(&id)).filter(|it| {
                 let is_asked = match &call.caller {
                     Caller::User => true,
+                    Caller::Bridge => false,
                     Caller::Agent(id) => *id == it.to,
                 };
                 it.session == *session && is_asked && it.from == Sender::Agent(to.id.clone())

@@ -73,6 +73,7 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
         bypasses: new.bypasses,
         inbound: new.inbound,
         watchers: Vec::new(),
+        bridged: Vec::new(),
     };
     step.record(Record::SessionPut { session: Box::new(session) });
     step.record(Record::AgentPut { agent: Box::new(lead.clone()) });

@@ -82,7 +82,7 @@ pub(super) fn create(
 
 pub(super) fn delete(call: &Call<'_>, step: &mut Step, given: &str) -> Verdict {
     let team = match &call.caller {
-        crate::live::Caller::User => find(call.durable, given)?,
+        crate::live::Caller::User | crate::live::Caller::Bridge => find(call.durable, given)?,
         crate::live::Caller::Agent(_) => {
             call.durable.team_of(&own_session(call, given)?).ok_or(Denial::NoTeam)?
         }

@@ -271,11 +271,15 @@ impl World {
             }
             Effect::HandOut { outgoing } => self.hand_out(outgoing),
             Effect::Heard { ticket, taken } => self.heard(ticket, taken),
-            // No member of a made-up team is in a terminal.
+            // No member of a made-up team is in a terminal, and nobody in this world has a bridge.
             Effect::WriteTeam { .. }
             | Effect::ServeInboxes { .. }
             | Effect::InboxTaken { .. }
-            | Effect::Publish { .. } => {}
+            | Effect::Publish { .. }
+            | Effect::WantBridge { .. }
+            | Effect::BeginBridge { .. }
+            | Effect::Announce { .. }
+            | Effect::Carry { .. } => {}
             Effect::Exit => self.has_exited = true,
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Runtime, Status, Usage};
 use crate::answer::SendRow;
+use crate::bridge::{Allowed, Wish};
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::mode::Mode;
@@ -81,10 +82,12 @@ fn tag(record: &Record) -> &'static str {
         Record::MessageLetIn { .. } => "message_let_in",
         Record::OutgoingPut { .. } => "outgoing_put",
         Record::OutgoingMoved { .. } => "outgoing_moved",
+        Record::BridgeSet { .. } => "bridge_set",
+        Record::BridgeAllowed { .. } => "bridge_allowed",
     }
 }
 
-const TAGS: usize = 38;
+const TAGS: usize = 40;
 
 #[test]
 fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
@@ -202,9 +205,15 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     assert_eq!(other.watchers, [outside()]);
     let out: Vec<_> = durable.outbox.iter().map(|it| (it.id.0, it.state)).collect();
     assert_eq!(out[0], (20, State::Held));
-    assert_eq!(out.len(), 4, "what coordd says leaves no receipt");
+    assert_eq!(out.len(), 7, "what coordd says leaves no receipt");
     assert_eq!(durable.outbox.open_len(), 3);
-    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (31, 3, 11));
+    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (42, 3, 11));
+    assert_eq!(durable.bridge, Some(Wish { on: true, epoch: 2 }));
+    let peer = "aaaaaaaaaaaaaaaa".into();
+    let allowed = [Allowed { peer, inbound: true, outbound: false }];
+    assert_eq!(durable.sessions[&session_id()].bridged, allowed);
+    let carried: Vec<_> = durable.outbox.carried().map(|it| it.id.0).collect();
+    assert_eq!((carried, durable.outbox.carried_bytes()), (vec![40, 42], 20));
 }
 
 #[test]
@@ -245,6 +254,7 @@ fn session() -> Session {
         bypasses: false,
         inbound: None,
         watchers: Vec::new(),
+        bridged: Vec::new(),
     }
 }
 
@@ -319,6 +329,41 @@ fn records_of_the_outside() -> Vec<Record> {
             key: "k7".into(),
             to: Keyed::Outgoing(MessageId(20)),
             at_ms,
+        },
+    ]
+}
+
+/// What came with the bridge to other machines.
+fn records_of_the_bridge() -> Vec<Record> {
+    let far = "bridge:aaaaaaaaaaaaaaaa/s9";
+    let allowed = |peer: &str, inbound, outbound| Record::BridgeAllowed {
+        session: session_id(),
+        peer: peer.into(),
+        inbound,
+        outbound,
+    };
+    let to_far = |id, kind| {
+        let Record::OutgoingPut { mut outgoing } = outgoing(id, kind) else { unreachable!() };
+        outgoing.to = far.into();
+        outgoing.from = if id == 42 { Sender::System } else { Sender::User };
+        Record::OutgoingPut { outgoing }
+    };
+    let words = || outgoing::Kind::Words { summary: "in short".into(), notice_id: None };
+    let verdict = outgoing::Verdict::Consumed;
+    vec![
+        Record::BridgeSet { on: false, epoch: 1 },
+        Record::BridgeSet { on: true, epoch: 2 },
+        allowed("aaaaaaaaaaaaaaaa", true, false),
+        allowed("bbbbbbbbbbbbbbbb", true, true),
+        allowed("bbbbbbbbbbbbbbbb", false, false),
+        to_far(40, words()),
+        to_far(41, words()),
+        to_far(42, outgoing::Kind::Status { of: "0f3c".into(), verdict }),
+        Record::OutgoingMoved {
+            outgoing: MessageId(41),
+            state: State::Delivered,
+            reason: String::new(),
+            at_ms: 1_700_000_200_000,
         },
     ]
 }
@@ -555,6 +600,7 @@ fn every_record() -> Vec<Record> {
     .into_iter()
     .chain(records_of_the_outside())
     .chain(records_of_terminals())
+    .chain(records_of_the_bridge())
     .collect()
 }
 

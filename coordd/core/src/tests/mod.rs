@@ -6,6 +6,7 @@
 )]
 
 mod agents;
+mod bridge;
 #[cfg(feature = "coordinator")]
 mod joining;
 mod journal;

@@ -76,7 +76,12 @@ async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
         match codec.next() {
             Ok(Some(FromDaemon::Welcome(_))) => return Ok((stream, codec)),
             Ok(Some(FromDaemon::Closing(body))) => return Err(closing(&body, false)),
-            Ok(Some(FromDaemon::Reply(_) | FromDaemon::Event(_) | FromDaemon::Order(_))) => {
+            Ok(Some(
+                FromDaemon::Reply(_)
+                | FromDaemon::Event(_)
+                | FromDaemon::Order(_)
+                | FromDaemon::Bridge(_),
+            )) => {
                 return Err(Ended::early("coordd did not answer the hello"));
             }
             Ok(None) => {}
@@ -155,7 +160,7 @@ fn take_in(shared: &Shared, codec: &mut Codec) -> Option<Ended> {
                 }
             }
             Ok(Some(FromDaemon::Closing(body))) => return Some(closing(&body, true)),
-            Ok(Some(FromDaemon::Welcome(_) | FromDaemon::Event(_))) => {}
+            Ok(Some(FromDaemon::Welcome(_) | FromDaemon::Event(_) | FromDaemon::Bridge(_))) => {}
             Ok(None) => return None,
             Err(error) => {
                 return Some(Ended::Lost { reason: error.to_string(), welcomed: true });

@@ -128,6 +128,7 @@ fn peers(peers: &[PeerView]) -> String {
             PeerKind::Session => "coordd session",
             PeerKind::Claude => "Claude Code session",
             PeerKind::Other => "other program",
+            PeerKind::Bridge => "session on another machine",
         };
         let (name, address) = (plain(&it.name), plain(&it.address));
         format!("{name} | {kind} | {} | {} | {address}", plain(&it.state), plain(&it.cwd))

@@ -1,0 +1,225 @@
+//! What comes in: opened, judged, brought to coordd, and only then acknowledged.
+
+use crate::body::{self, Presence, Receipt, Receipts, Verdict};
+use crate::envelope::{self, Kind, Opened, Refusal};
+use crate::home::{Decision, ToHome};
+use crate::inbox::{Cursor, Judged};
+use crate::keys::Fingerprint;
+use crate::limits::RECEIPTS_MAX;
+use crate::subjects;
+use crate::wire::Arrival;
+
+use super::{Engine, Heard, Undecided};
+
+/// A row that ended this process so often is not brought again.
+const DELIVERIES_MAX: i64 = 20;
+/// How far the clocks of two machines may be apart for what is said about now.
+const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
+/// Kinds of refusals that are counted apart.
+const REASONS_MAX: usize = 32;
+/// Decided rows after which the disk is written: one fsync for as many.
+const DECIDED_MAX: usize = 32;
+
+impl Engine {
+    pub(super) async fn arrived(&mut self, arrival: Arrival) {
+        let opened = envelope::open(&self.own, |half| self.trusted.by_half(half), &arrival.bytes);
+        let (from, header, body) = match opened {
+            Ok(Opened { from, header, body }) => (from.fingerprint(), header, body),
+            Err(refusal) => return self.refuse(refusal, arrival).await,
+        };
+        let own = self.own.public().fingerprint();
+        if !subjects::fits(&arrival.subject, header.kind, &own, &from) {
+            return self.refuse(Refusal::WrongSubject, arrival).await;
+        }
+        let stored = arrival.ack.is_some();
+        match header.kind {
+            Kind::Row if stored => self.undecided.push_back(Undecided {
+                from,
+                place: header.place,
+                expires_ms: header.expires_ms,
+                deliveries: arrival.deliveries,
+                row: serde_json::from_slice(&body).ok(),
+                ack: arrival.ack,
+            }),
+            Kind::Receipts if stored => match serde_json::from_slice::<Receipts>(&body) {
+                Ok(it) => {
+                    for it in it.rows.into_iter().take(RECEIPTS_MAX) {
+                        self.receipt(&from, it).await;
+                    }
+                    if let Some(ack) = arrival.ack {
+                        ack.give().await;
+                    }
+                }
+                Err(_) => self.refuse(Refusal::Unreadable, arrival).await,
+            },
+            Kind::Presence if !stored => match serde_json::from_slice::<Presence>(&body) {
+                Ok(it) => self.presence(&from, header.made_ms, it),
+                Err(_) => self.refuse(Refusal::Unreadable, arrival).await,
+            },
+            Kind::Row | Kind::Receipts | Kind::Presence => {
+                self.refuse(Refusal::WrongSubject, arrival).await;
+            }
+        }
+    }
+
+    async fn refuse(&mut self, refusal: Refusal, arrival: Arrival) {
+        self.count(&refusal.to_string(), &arrival.subject);
+        if let Some(ack) = arrival.ack {
+            ack.give().await;
+        }
+    }
+
+    /// Counts, and logs one line; of many of a kind, those whose number is a power of two.
+    pub(super) fn count(&mut self, reason: &str, subject: &str) {
+        if self.refused.len() >= REASONS_MAX && !self.refused.contains_key(reason) {
+            return;
+        }
+        let count = self.refused.entry(reason.to_owned()).or_default();
+        *count += 1;
+        if count.is_power_of_two() {
+            tracing::warn!(reason, count, subject = body::cut(subject), "refused from outside");
+        }
+    }
+
+    async fn receipt(&mut self, from: &Fingerprint, it: Receipt) {
+        let Receipt { epoch, id, verdict } = it;
+        let verdict = match verdict {
+            Verdict::Taken => Verdict::Taken,
+            Verdict::Refused { reason } => Verdict::Refused { reason: body::cut(&reason) },
+        };
+        if let Some(fate) = self.outbox.decided(from, epoch, id, verdict) {
+            self.tell(id, fate).await;
+        }
+    }
+
+    fn presence(&mut self, from: &Fingerprint, made_ms: u64, presence: Presence) {
+        let wall_ms = crate::wall_ms();
+        let last_ms = self.heard.get(from).map_or(0, |it| it.made_ms);
+        if made_ms <= last_ms || made_ms.abs_diff(wall_ms) > CLOCKS_APART_MS {
+            return self.count(&Refusal::Stale.to_string(), from.as_str());
+        }
+        let presence = presence.cut();
+        let is_news = self.heard.get(from).is_none_or(|it| it.presence != presence);
+        self.heard.insert(from.clone(), Heard { made_ms, at_wall_ms: wall_ms, presence });
+        if is_news {
+            self.report_ms = 0;
+        }
+        let now_ms = self.now_ms();
+        self.outbox.heard_of(from, now_ms);
+    }
+
+    /// Goes through what is not decided, up to one that coordd must decide.
+    pub(super) async fn bring_next(&mut self) {
+        while self.brought.is_none() && self.epoch.is_some() {
+            let Some(it) = self.undecided.pop_front() else { break };
+            let Ok(cursor) = self.cursor(&it.from) else {
+                // Without it nothing can be told from a repetition. It comes again.
+                continue;
+            };
+            match cursor.judge(it.place) {
+                Judged::New => self.bring(it).await,
+                Judged::Known(verdict) => self.owe(it, Some(verdict)),
+                Judged::Early => self.owe(it, None),
+                Judged::OldEpoch => {
+                    let from = it.from.to_string();
+                    self.count(&Refusal::OldEpoch.to_string(), &from);
+                    self.owe(it, None);
+                }
+            }
+        }
+        let many = self.acks.len() >= DECIDED_MAX;
+        if many || (self.undecided.is_empty() && self.brought.is_none()) {
+            self.settle_decided().await;
+        }
+    }
+
+    async fn bring(&mut self, mut it: Undecided) {
+        let refused = |why: &str| Decision::Refused(why.to_owned());
+        if it.expires_ms <= crate::wall_ms() {
+            return self.decided(it, refused("it came after its time"));
+        }
+        if it.deliveries > DELIVERIES_MAX {
+            self.count("set aside after many attempts", it.from.as_str());
+            return self.decided(it, refused("it was set aside there after many attempts"));
+        }
+        // Rows of a peer that is trusted no longer were let in before that.
+        let Some(peer) = self.trusted.get(&it.from).map(|it| it.name.clone()) else {
+            return self.owe(it, None);
+        };
+        let Some(row) = it.row.take() else {
+            return self.decided(it, refused("its daemon is too old to understand it; update it"));
+        };
+        it.row = Some(row.clone());
+        self.last_ticket += 1;
+        let (ticket, from) = (self.last_ticket, it.from.clone());
+        self.brought = Some((ticket, it));
+        // It fails only at the end.
+        drop(self.home.send(ToHome::Bring { ticket, from, peer, row }).await);
+    }
+
+    pub(super) fn decided(&mut self, it: Undecided, decision: Decision) {
+        let verdict = match decision {
+            Decision::Taken => Verdict::Taken,
+            Decision::Refused(reason) => Verdict::Refused { reason: body::cut(&reason) },
+            // The sender, who has it and all after it, sends them again.
+            Decision::Later => return self.owe(it, None),
+        };
+        if let Ok(cursor) = self.cursor(&it.from) {
+            cursor.decide(it.place, &verdict);
+        }
+        self.unwritten.insert(it.from.clone());
+        self.owe(it, Some(verdict));
+    }
+
+    /// Owes the server an acknowledgement, and the sender a receipt.
+    fn owe(&mut self, it: Undecided, verdict: Option<Verdict>) {
+        if let Some(verdict) = verdict {
+            let (epoch, id) = (it.place.epoch, it.place.id);
+            self.receipts.entry(it.from).or_default().push(Receipt { epoch, id, verdict });
+        }
+        self.acks.extend(it.ack);
+    }
+
+    fn cursor(&mut self, from: &Fingerprint) -> Result<&mut Cursor, ()> {
+        if !self.cursors.contains_key(from) {
+            let found = self.folder.read(&file_of(from)).map_err(|error| {
+                tracing::error!(%error, "what a peer sent before is not known; nothing is taken from it");
+            })?;
+            let cursor = match found {
+                None => Cursor::default(),
+                Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                    tracing::error!(%error, %from, "what a peer sent before is damaged");
+                })?,
+            };
+            self.cursors.insert(from.clone(), cursor);
+        }
+        self.cursors.get_mut(from).ok_or(())
+    }
+
+    /// Writes the cursors, then sends receipts, then acknowledges.
+    pub(super) async fn settle_decided(&mut self) {
+        for from in std::mem::take(&mut self.unwritten) {
+            let Some(bytes) = self.cursors.get(&from).and_then(|it| serde_json::to_vec(it).ok())
+            else {
+                continue;
+            };
+            if let Err(error) = self.folder.write(&file_of(&from), &bytes) {
+                tracing::error!(%error, "nothing is acknowledged until this can be written");
+                self.unwritten.insert(from);
+                return;
+            }
+        }
+        for (to, rows) in std::mem::take(&mut self.receipts) {
+            for rows in rows.chunks(RECEIPTS_MAX) {
+                self.send_receipts(&to, rows);
+            }
+        }
+        for ack in std::mem::take(&mut self.acks) {
+            ack.give().await;
+        }
+    }
+}
+
+fn file_of(from: &Fingerprint) -> String {
+    format!("from-{from}.json")
+}

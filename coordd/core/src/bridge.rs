@@ -1,0 +1,381 @@
+//! Sessions on other machines: what is for them goes to the bridge process, what it brings is judged here (M-7, M-8).
+//!
+//! The bridge vouches for which daemon speaks, since it has checked the signature, and for nothing else. Nothing passes in
+//! either direction that the user did not allow for that session and that daemon. Somebody outside never has the user's
+//! authority, as `outside.rs` says.
+
+use crate::denial::Denial;
+use crate::handing;
+use crate::id::{MessageId, PeerId, SessionId};
+use crate::input::{Credentials, Says};
+use crate::live::Caller;
+use crate::message::{Outside, Sender, State};
+use crate::outgoing::{self, Outgoing};
+use crate::outside::{self, Words, shortened};
+use crate::session::Session;
+use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
+use alloc::borrow::ToOwned as _;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+mod report;
+
+pub use report::{PeerReport, Remote, Report};
+
+/// What the bridge says hello as. No agent's id is like it.
+pub const AGENT: &str = "bridge";
+
+/// Characters of a daemon's fingerprint.
+const FINGERPRINT_LEN: usize = 16;
+
+/// The user's wish for a bridge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// Whether there is to be one.
+    pub on: bool,
+    /// Which life of the numbers of messages this is: other daemons remember numbers within one.
+    pub epoch: u64,
+}
+
+/// What a session may exchange with another daemon. What is not named may nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Allowed {
+    /// The daemon's fingerprint.
+    pub peer: String,
+    /// Whether its sessions are heard.
+    pub inbound: bool,
+    /// Whether this session's agents may write there.
+    pub outbound: bool,
+}
+
+/// What is true of the bridge in this boot.
+#[derive(Debug, Default)]
+pub struct Bridge {
+    pub(crate) incarnation: u32,
+    pub(crate) token: String,
+    /// Its connection.
+    pub peer: Option<PeerId>,
+    /// What it was given on this connection, by the other daemon.
+    pub(crate) handed: BTreeMap<String, BTreeSet<MessageId>>,
+    /// Whether it may be time to give it more.
+    pub(crate) due: bool,
+    pub(crate) looked_at: Option<MessageId>,
+    /// What it said last of how things stand.
+    pub report: Report,
+}
+
+/// A row that another daemon sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Brought {
+    /// The fingerprint of the daemon, which the bridge has checked.
+    pub peer: String,
+    /// What the user here calls it.
+    pub peer_name: String,
+    /// The session that it is for; empty for the user.
+    pub to: String,
+    /// The session that speaks; empty for its user.
+    pub from: String,
+    /// Its name, as it gives it.
+    pub name: String,
+    /// Whether it says that its permissions are bypassed.
+    pub bypasses: bool,
+    /// The message's id there.
+    pub message: String,
+    /// What is said.
+    pub says: Says,
+}
+
+/// What is made of one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// It is durable.
+    Taken,
+    /// It will never be taken.
+    Refused(String),
+    /// Not now.
+    Later,
+}
+
+/// What became of a row of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It is durable at the other daemon.
+    Taken,
+    /// It is not taken there.
+    Refused(String),
+    /// Nobody took it in time.
+    Expired,
+}
+
+/// A session on another daemon, by its address without `bridge:`.
+pub(crate) fn parts(id: &str) -> Option<(&str, &str)> {
+    let (peer, session) = id.split_once('/')?;
+    is_fingerprint(peer).then_some((peer, session))
+}
+
+fn is_fingerprint(text: &str) -> bool {
+    let fits = |it: u8| it.is_ascii_lowercase() || (b'2'..=b'7').contains(&it);
+    text.len() == FINGERPRINT_LEN && text.bytes().all(fits)
+}
+
+/// The daemon that an outgoing message is for, if it goes over the bridge.
+fn daemon_of(it: &Outgoing) -> Option<&str> {
+    it.to.strip_prefix("bridge:").and_then(parts).map(|(peer, _)| peer)
+}
+
+/// The process is about to be started, and this is its secret. After damage of the store numbers may have been given out
+/// that nobody remembers here, so they begin anew.
+pub(crate) fn starting(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    (incarnation, token): (u32, String),
+    renumber: bool,
+) {
+    (live.bridge.incarnation, live.bridge.token) = (incarnation, token);
+    if let Some(wish) = durable.bridge.filter(|_| renumber) {
+        let epoch = now.wall_ms.max(wish.epoch.saturating_add(1));
+        step.record(Record::BridgeSet { on: wish.on, epoch });
+    }
+}
+
+/// The bridge says hello.
+pub(crate) fn connected(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    peer: PeerId,
+    credentials: &Credentials,
+) {
+    let bridge = &mut live.bridge;
+    let is_it = bridge.incarnation == credentials.incarnation
+        && crate::decide::same_secret(&bridge.token, &credentials.token);
+    let Some(wish) = durable.bridge.filter(|it| it.on && is_it) else {
+        step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
+        return;
+    };
+    let old = bridge.peer.replace(peer);
+    bridge.handed.clear();
+    bridge.due = true;
+    if let Some(old) = old {
+        live.forget_peer(old);
+        step.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
+    }
+    live.peers.insert(peer, Caller::Bridge);
+    step.effect(Effect::Welcome { peer, agent: None });
+    step.effect(Effect::BeginBridge { peer, epoch: wish.epoch });
+    step.effect(Effect::Announce { peer });
+}
+
+pub(crate) fn disconnected(live: &mut Live, peer: PeerId) {
+    if live.bridge.peer == Some(peer) {
+        live.bridge.peer = None;
+        live.bridge.handed.clear();
+        live.bridge.report = Report::default();
+    }
+}
+
+/// Gives the bridge what is open and what it has room for: as much for each daemon as can be on its way, so that one that is
+/// away keeps nobody waiting.
+pub(crate) fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step) {
+    let bridge = &mut live.bridge;
+    let last = durable.outbox.carried_last();
+    let Some(peer) = bridge.peer.filter(|_| bridge.due || last > bridge.looked_at) else { return };
+    bridge.due = false;
+    bridge.looked_at = last;
+    for it in durable.outbox.carried() {
+        let Some(daemon) = daemon_of(it) else { continue };
+        let handed = bridge.handed.entry(daemon.to_owned()).or_default();
+        if handed.len() < limits::BRIDGE_WINDOW_MAX && handed.insert(it.id) {
+            step.effect(Effect::Carry { peer, outgoing: it.id });
+        }
+    }
+}
+
+/// What a text comes to as JSON, in which it travels: control characters take six bytes.
+pub(crate) fn escaped_len(text: &str) -> usize {
+    let len = |it: u8| match it {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(len).sum()
+}
+
+/// Whether one more message may wait for the bridge.
+pub(crate) fn has_room(durable: &Durable, step: &Step, len: usize) -> Result<(), Denial> {
+    let added = step.records.iter().filter(|it| matches!(it, Record::OutgoingPut { .. })).count();
+    if durable.outbox.carried_len() + added >= limits::BRIDGE_OPEN_MAX {
+        let max = limits::BRIDGE_OPEN_MAX;
+        return Err(Denial::Full { what: "messages on their way to other machines", max });
+    }
+    if durable.outbox.carried_bytes() + len > limits::BRIDGE_BYTES_MAX {
+        let max = limits::BRIDGE_BYTES_MAX;
+        return Err(Denial::Full { what: "bytes on their way to other machines", max });
+    }
+    Ok(())
+}
+
+/// Whether a session's agents may write to a daemon.
+pub(crate) fn may_write(session: &Session, peer: &str) -> bool {
+    session.bridged.iter().any(|it| it.peer == peer && it.outbound)
+}
+
+/// Whether a daemon's sessions are heard by a session.
+pub fn may_be_heard(session: &Session, peer: &str) -> bool {
+    session.bridged.iter().any(|it| it.peer == peer && it.inbound)
+}
+
+/// The other daemon by what the user calls it, or by its fingerprint.
+pub(crate) fn daemon(live: &Live, given: &str) -> Result<String, Denial> {
+    let known = live.bridge.report.peers.iter();
+    let found = known.clone().find(|it| it.name == given || it.fingerprint == given);
+    if let Some(found) = found {
+        return Ok(found.fingerprint.clone());
+    }
+    if is_fingerprint(given) {
+        return Ok(given.to_owned());
+    }
+    Err(Denial::NoSuch { what: "trusted peer", given: given.to_owned() })
+}
+
+/// What became of a row, by the word of the other daemon.
+pub(crate) fn told(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    id: MessageId,
+    fate: Fate,
+) {
+    for handed in live.bridge.handed.values_mut() {
+        live.bridge.due |= handed.remove(&id);
+    }
+    let Some(it) = durable.outbox.get(id).filter(|it| it.state == State::Accepted) else { return };
+    if daemon_of(it).is_none() {
+        return;
+    }
+    match fate {
+        Fate::Taken => handing::moved(step, now, it, State::Delivered, ""),
+        Fate::Refused(why) => {
+            handing::moved(step, now, it, State::Bounced, &shortened(&why));
+            handing::tell_sender(
+                durable,
+                live,
+                step,
+                now,
+                it,
+                "was refused there and was not read",
+            );
+        }
+        Fate::Expired => expired(durable, live, step, now, it),
+    }
+}
+
+fn expired(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, it: &Outgoing) {
+    let days = limits::BRIDGE_KEPT_MS / (24 * 60 * 60 * 1_000);
+    let why = format!("its machine did not fetch it within {days} days");
+    handing::moved(step, now, it, State::Expired, &why);
+    handing::tell_sender(durable, live, step, now, it, "expired and was not read");
+}
+
+/// What waited for too long expires here too: the bridge may be switched off.
+pub(crate) fn expire(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
+    let before = now.wall_ms.saturating_sub(limits::BRIDGE_KEPT_MS + limits::FORGET_EVERY_MS);
+    for it in durable.outbox.carried().filter(|it| it.accepted_ms < before) {
+        expired(durable, live, step, now, it);
+    }
+}
+
+/// Judges a row from another daemon.
+pub(crate) fn bring(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    it: Brought,
+) -> Decision {
+    if live.is_ending() || live.disk_full {
+        return Decision::Later;
+    }
+    if !is_fingerprint(&it.peer) || it.message.is_empty() {
+        return Decision::Refused("it has no sender or no id".to_owned());
+    }
+    let from = Outside {
+        address: format!("bridge:{}/{}", it.peer, shortened(&it.from)),
+        name: shortened(&format!("{}@{}", it.name, it.peer_name)),
+        bypasses: it.bypasses,
+        verified: true,
+        message: shortened(&it.message),
+    };
+    match it.says {
+        Says::Words { text, summary } => {
+            let words = Words { text, summary };
+            words_for(durable, live, step, now, (&it.to, &it.peer), &from, words)
+        }
+        Says::Status { of, verdict, reason } => {
+            handing::status(durable, live, step, now, &from, &of, verdict, &reason);
+            Decision::Taken
+        }
+        Says::NotifyWhenIdle | Says::Idle { .. } => {
+            Decision::Refused("this is not said between machines".to_owned())
+        }
+    }
+}
+
+fn words_for(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    (to, peer): (&str, &str),
+    from: &Outside,
+    words: Words,
+) -> Decision {
+    // The bridge, or this daemon, died before the other one was told.
+    if durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
+        return Decision::Taken;
+    }
+    let session = durable.sessions.get(&SessionId(to.to_owned()));
+    // Whether there is such a session is not told to who may not write to it.
+    let Some(session) = session.filter(|it| may_be_heard(it, peer)) else {
+        let why = "no session of that id takes messages from this machine; its user allows it with \
+                   `coordctl bridge allow`";
+        return Decision::Refused(why.to_owned());
+    };
+    match outside::arrive(durable, live, step, now, session, from, words) {
+        Ok(_) => Decision::Taken,
+        Err(why) => Decision::Refused(why),
+    }
+}
+
+/// Words of ours for a session on another machine, ready to be put.
+pub(crate) fn outgoing(
+    now: &Moment,
+    id: MessageId,
+    session: Option<SessionId>,
+    from: Sender,
+    to: &str,
+    (text, summary): (&str, &str),
+) -> Outgoing {
+    Outgoing {
+        id,
+        session,
+        from,
+        to: format!("bridge:{to}"),
+        wire_id: outgoing::wire_id(now, id, "message"),
+        kind: outgoing::Kind::Words {
+            summary: summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
+            notice_id: None,
+        },
+        text: text.to_owned(),
+        state: State::Accepted,
+        accepted_ms: now.wall_ms,
+        delivered_ms: None,
+        ended_ms: None,
+        reason: String::new(),
+    }
+}

@@ -1,0 +1,38 @@
+//! What the bridge says of itself and of other daemons. It is for people, and for the list of whom one can write to.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How things stand, as the bridge says.
+#[expect(missing_docs, reason = "the fields are those of `proto::bridge`, documented there")]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    pub own: String,
+    pub server: String,
+    pub connected: bool,
+    pub trouble: String,
+    pub replicas: u32,
+    pub peers: Vec<PeerReport>,
+    pub refused: Vec<(String, u64)>,
+}
+
+/// How another daemon stands.
+#[expect(missing_docs, reason = "the fields are those of `proto::bridge`, documented there")]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PeerReport {
+    pub fingerprint: String,
+    pub name: String,
+    pub machine: String,
+    pub heard_ms: u64,
+    pub sessions: Vec<Remote>,
+}
+
+/// A session there.
+#[expect(missing_docs, reason = "the fields are those of `proto::bridge`, documented there")]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Remote {
+    pub session: String,
+    pub name: String,
+    pub cwd: String,
+    pub state: String,
+}

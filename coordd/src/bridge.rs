@@ -1,0 +1,187 @@
+//! The bridge process: started when it is wanted, and again when it ends. It decides nothing about messages.
+//!
+//! The process holds nothing that is not on a disk, so it lives and dies with this daemon: its stdin is a pipe whose other end
+//! is here, and it ends when that does. There is nothing to adopt after a crash, and never more than one.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use coordd_core::Input;
+use proto::bridge::Bootstrap;
+use rustix::fs::{Mode, OFlags};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::reactor::Arrival;
+
+/// The program's name, beside the daemon's own.
+const PROGRAM_NAME: &str = "coordd-bridge";
+/// Between the end of a process and the next one, at first and at most.
+const AGAIN_MS: u64 = 200;
+const AGAIN_MS_MAX: u64 = 30_000;
+/// A process that lived so long was a good one.
+const SETTLED_MS: u128 = 60_000;
+/// How long a process has to end after its stdin did.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+/// Longest log that is added to.
+const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// What is wanted: whether it is to run, and which set of settings counts.
+pub(crate) type Wanted = (bool, u64);
+
+/// What the supervisor needs.
+struct Supervisor {
+    wanted: watch::Receiver<Wanted>,
+    reactor: mpsc::Sender<Arrival>,
+    socket: PathBuf,
+    state: PathBuf,
+    /// Whether the store was damaged when this daemon started.
+    damaged: bool,
+}
+
+/// Starts the supervisor. Nothing is wanted yet.
+pub(crate) fn supervise(
+    reactor: mpsc::Sender<Arrival>,
+    socket: PathBuf,
+    state: PathBuf,
+    damaged: bool,
+) -> (watch::Sender<Wanted>, JoinHandle<()>) {
+    let (wants, wanted) = watch::channel((false, 0));
+    let supervisor = Supervisor { wanted, reactor, socket, state, damaged };
+    (wants, tokio::task::spawn(supervisor.run()))
+}
+
+/// Waits for the process's end. The reactor told it to end by going away; it has a bounded time.
+pub(crate) async fn ended(supervised: JoinHandle<()>) {
+    if supervised.await.is_err() {
+        tracing::error!("the supervisor of the bridge panicked");
+    }
+}
+
+impl Supervisor {
+    /// Runs until the reactor is gone.
+    async fn run(mut self) {
+        let (mut incarnation, mut wait_ms) = (0, AGAIN_MS);
+        loop {
+            if !self.wanted.borrow_and_update().0 {
+                if self.wanted.changed().await.is_err() {
+                    return;
+                }
+                wait_ms = AGAIN_MS;
+                continue;
+            }
+            incarnation += 1;
+            let began = std::time::Instant::now();
+            match self.start(incarnation).await {
+                Ok((mut child, stdin)) => {
+                    let changed = tokio::select! {
+                        ended = child.wait() => {
+                            tracing::warn!(?ended, "the bridge ended; its log says why");
+                            false
+                        }
+                        changed = self.wanted.changed() => {
+                            end(child, stdin).await;
+                            if changed.is_err() {
+                                return;
+                            }
+                            true
+                        }
+                    };
+                    if changed || began.elapsed().as_millis() > SETTLED_MS {
+                        wait_ms = AGAIN_MS;
+                    }
+                    if changed {
+                        continue;
+                    }
+                }
+                Err(error) => {
+                    let text = format!("the bridge cannot be started: {error:#}");
+                    tracing::error!("{text}");
+                    // Fails only when the reactor has ended.
+                    drop(self.reactor.send(Arrival::Degraded(text)).await);
+                }
+            }
+            tokio::select! {
+                () = sleep(Duration::from_millis(wait_ms)) => {}
+                changed = self.wanted.changed() => if changed.is_err() { return },
+            }
+            wait_ms = (wait_ms * 2).min(AGAIN_MS_MAX);
+        }
+    }
+
+    async fn start(&self, incarnation: u32) -> anyhow::Result<(Child, ChildStdin)> {
+        let random: [u8; 32] = crate::clock::random().context("drawing random numbers")?;
+        let digits = random.iter().flat_map(|it| [it >> 4, it & 15]);
+        let token: String = digits.filter_map(|it| char::from_digit(it.into(), 16)).collect();
+        let renumber = self.damaged && incarnation == 1;
+        let starting = Input::BridgeStarting { incarnation, token: token.clone(), renumber };
+        // Before the process can say hello.
+        self.reactor.send(Arrival::Input(starting)).await.context("the daemon ends")?;
+        let program = program()?;
+        let folder = self.state.join("bridge");
+        let bootstrap = Bootstrap {
+            incarnation,
+            token,
+            socket: self.socket.display().to_string(),
+            folder: folder.display().to_string(),
+        };
+        let mut line = serde_json::to_vec(&bootstrap).context("writing the bootstrap")?;
+        line.push(b'\n');
+        let log = open_log(&self.state)?;
+        let second = log.try_clone().context("opening the bridge's log")?;
+        let mut command = Command::new(&program);
+        command.env_clear().current_dir("/").process_group(0).kill_on_drop(true);
+        for name in ["PATH", "HOME", "LANG", "TZ", "RUST_LOG", "RUST_BACKTRACE", "SSL_CERT_FILE"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.stdin(Stdio::piped()).stdout(log).stderr(second);
+        let mut child = command.spawn().with_context(|| {
+            format!("starting {}; install coordd-bridge beside coordd", program.display())
+        })?;
+        let mut stdin = child.stdin.take().context("the bridge has no stdin")?;
+        stdin.write_all(&line).await.context("handing over the bootstrap")?;
+        tracing::info!(incarnation, "the bridge was started");
+        // Stays open for as long as the process is to live; to wait for a child closes what is in it.
+        Ok((child, stdin))
+    }
+}
+
+/// Has a process end: by the end of its stdin, and by force when that is not enough.
+async fn end(mut child: Child, stdin: ChildStdin) {
+    drop(stdin);
+    if timeout(END_TIME_MAX, child.wait()).await.is_err()
+        && let Err(error) = child.kill().await
+    {
+        tracing::warn!(%error, "the bridge cannot be ended");
+    }
+}
+
+/// Where the program is: `COORDD_BRIDGE`, else beside the daemon's own.
+fn program() -> anyhow::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("COORDD_BRIDGE").filter(|it| !it.is_empty()) {
+        return Ok(path.into());
+    }
+    let own = std::env::current_exe().context("finding coordd-bridge; set COORDD_BRIDGE")?;
+    Ok(own.with_file_name(PROGRAM_NAME))
+}
+
+fn open_log(state: &std::path::Path) -> anyhow::Result<std::fs::File> {
+    let path = state.join("bridge.log");
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map(std::fs::File::from);
+    let file = open().context("opening the bridge's log")?;
+    if file.metadata().is_ok_and(|it| it.len() > LOG_BYTES_MAX) {
+        std::fs::rename(&path, state.join("bridge.log.1"))
+            .context("putting the bridge's log aside")?;
+        return open().context("opening the bridge's log");
+    }
+    Ok(file)
+}

@@ -1,0 +1,208 @@
+//! What passes between coordd and its bridge process, and what people are told of it.
+
+use std::collections::BTreeMap;
+
+use coordd_core::Core;
+use coordd_core::bridge::{self, Brought, PeerReport, Remote, Report};
+use coordd_core::id::MessageId;
+use coordd_core::input;
+use coordd_core::message::Sender;
+use coordd_core::outgoing::{Kind, Outgoing, Verdict};
+use coordd_core::request::Request;
+use proto::bridge as wire;
+use proto::response::Response;
+use proto::view::{PeerKind, PeerView};
+
+use super::view;
+
+/// Peers that a report may name, and sessions of each; the bridge has the same bounds.
+const PEERS_MAX: usize = 1_024;
+const SESSIONS_MAX: usize = 256;
+/// Reasons of refusals that are kept.
+const REASONS_MAX: usize = 64;
+
+pub(super) fn told(id: u64, fate: wire::Fate, reason: String) -> Request {
+    let fate = match fate {
+        wire::Fate::Taken => bridge::Fate::Taken,
+        wire::Fate::Refused => bridge::Fate::Refused(reason),
+        wire::Fate::Expired => bridge::Fate::Expired,
+    };
+    Request::BridgeTold { id: MessageId(id), fate }
+}
+
+pub(super) fn brought(peer: String, peer_name: String, row: wire::Row) -> Request {
+    let wire::Row { to, from, name, bypasses, message, says } = row;
+    let says = match says {
+        wire::Says::Words { text, summary } => input::Says::Words { text, summary },
+        wire::Says::Status { of, verdict, reason } => {
+            input::Says::Status { of, verdict: core_verdict(verdict), reason }
+        }
+    };
+    Request::BridgeBring(Brought { peer, peer_name, to, from, name, bypasses, message, says })
+}
+
+fn core_verdict(it: wire::Verdict) -> Verdict {
+    match it {
+        wire::Verdict::Held => Verdict::Held,
+        wire::Verdict::Consumed => Verdict::Consumed,
+        wire::Verdict::Expired => Verdict::Expired,
+        wire::Verdict::Refused => Verdict::Refused,
+    }
+}
+
+fn wire_verdict(it: Verdict) -> wire::Verdict {
+    match it {
+        Verdict::Held => wire::Verdict::Held,
+        Verdict::Consumed => wire::Verdict::Consumed,
+        Verdict::Expired => wire::Verdict::Expired,
+        Verdict::Refused => wire::Verdict::Refused,
+    }
+}
+
+pub(super) fn report(it: wire::BridgeView) -> Request {
+    let peers = it.peers.into_iter().take(PEERS_MAX).map(|it| PeerReport {
+        fingerprint: it.fingerprint,
+        name: it.name,
+        machine: it.machine,
+        heard_ms: it.heard_ms,
+        sessions: it.sessions.into_iter().take(SESSIONS_MAX).map(remote).collect(),
+    });
+    let peers = peers.collect();
+    Request::BridgeReport(Report {
+        own: it.own,
+        server: it.server,
+        connected: it.connected,
+        trouble: it.trouble,
+        replicas: it.replicas,
+        peers,
+        refused: it.refused.into_iter().take(REASONS_MAX).collect(),
+    })
+}
+
+fn remote(it: wire::RemoteView) -> Remote {
+    Remote { session: it.session, name: it.name, cwd: it.cwd, state: it.state }
+}
+
+pub(super) fn decided(it: bridge::Decision) -> Response {
+    let (decision, reason) = match it {
+        bridge::Decision::Taken => (wire::Decision::Taken, String::new()),
+        bridge::Decision::Refused(reason) => (wire::Decision::Refused, reason),
+        bridge::Decision::Later => (wire::Decision::Later, String::new()),
+    };
+    Response::Brought { decision, reason }
+}
+
+/// How the bridge stands, for people.
+pub(super) fn view(core: &Core) -> wire::BridgeView {
+    let (live, report) = (&core.live.bridge, &core.live.bridge.report);
+    let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
+    let mut rows = BTreeMap::<&str, u32>::new();
+    for it in core.durable.outbox.carried() {
+        if let Some((peer, _)) = address(it) {
+            *rows.entry(peer).or_default() += 1;
+        }
+    }
+    let peers = report.peers.iter().map(|it| wire::BridgePeerView {
+        fingerprint: it.fingerprint.clone(),
+        name: it.name.clone(),
+        machine: it.machine.clone(),
+        heard_ms: it.heard_ms,
+        rows: rows.get(it.fingerprint.as_str()).copied().unwrap_or_default(),
+        sessions: it.sessions.iter().map(remote_view).collect(),
+    });
+    wire::BridgeView {
+        on: core.durable.bridge.is_some_and(|it| it.on),
+        running: live.peer.is_some(),
+        own: report.own.clone(),
+        server: report.server.clone(),
+        connected: report.connected,
+        trouble: report.trouble.clone(),
+        replicas: report.replicas,
+        rows: count(core.durable.outbox.carried_len()),
+        peers: peers.collect(),
+        refused: report.refused.clone(),
+    }
+}
+
+fn remote_view(it: &Remote) -> wire::RemoteView {
+    wire::RemoteView {
+        session: it.session.clone(),
+        name: it.name.clone(),
+        cwd: it.cwd.clone(),
+        state: it.state.clone(),
+    }
+}
+
+/// Sessions on other machines, for the list of whom one can write to.
+pub(crate) fn peers(core: &Core) -> impl Iterator<Item = PeerView> {
+    core.live.bridge.report.peers.iter().flat_map(|peer| {
+        peer.sessions.iter().map(|it| PeerView {
+            id: it.session.clone(),
+            name: format!("{}@{}", it.name, peer.name),
+            kind: PeerKind::Bridge,
+            address: format!("bridge:{}/{}", peer.fingerprint, it.session),
+            state: it.state.clone(),
+            cwd: it.cwd.clone(),
+            heard_ms: peer.heard_ms,
+        })
+    })
+}
+
+/// What the bridge is to tell each daemon: the sessions of ours that it may write to.
+pub(crate) fn announce(core: &Core) -> wire::Order {
+    let mut sessions = BTreeMap::<String, Vec<wire::RemoteView>>::new();
+    for session in core.durable.sessions.values() {
+        let open = session.bridged.iter().filter(|it| it.inbound);
+        for allowed in open {
+            let it = view::peer(core, session);
+            let told = wire::RemoteView {
+                session: session.id.to_string(),
+                name: it.name,
+                cwd: it.cwd,
+                state: it.state,
+            };
+            sessions.entry(allowed.peer.clone()).or_default().push(told);
+        }
+    }
+    wire::Order::Announce { sessions: sessions.into_iter().collect() }
+}
+
+/// The other daemon and the session there that an outgoing message is for.
+fn address(it: &Outgoing) -> Option<(&str, &str)> {
+    it.to.strip_prefix("bridge:")?.split_once('/')
+}
+
+/// A message for another machine, or nothing if its text is gone.
+pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
+    let it = core.durable.outbox.get(id).filter(|it| !it.state.is_final())?;
+    let (peer, to) = address(it)?;
+    let session = it.session.as_ref().and_then(|id| core.durable.sessions.get(id));
+    let says = match &it.kind {
+        Kind::Words { summary, .. } => {
+            wire::Says::Words { text: it.text.clone(), summary: summary.clone() }
+        }
+        Kind::Status { of, verdict } => wire::Says::Status {
+            of: of.clone(),
+            verdict: wire_verdict(*verdict),
+            reason: it.text.clone(),
+        },
+        // Nobody on another machine can ask for it.
+        Kind::Idle { .. } => return None,
+    };
+    let name = match (&it.from, session) {
+        (Sender::User, _) | (_, None) => "user".to_owned(),
+        (Sender::Agent(_) | Sender::System | Sender::Outside(_), Some(session)) => {
+            session.name.to_string()
+        }
+    };
+    let row = wire::Row {
+        to: to.to_owned(),
+        from: it.session.as_ref().map(ToString::to_string).unwrap_or_default(),
+        name,
+        bypasses: session.is_some_and(|it| it.bypasses),
+        message: it.wire_id.clone(),
+        says,
+    };
+    let expires_ms = it.accepted_ms.saturating_add(coordd_core::limits::BRIDGE_KEPT_MS);
+    Some(wire::Order::Carry { id: id.0, peer: peer.to_owned(), expires_ms, row })
+}

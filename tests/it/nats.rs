@@ -1,0 +1,8 @@
+//! M-7, M-8, M-11 between machines: two daemons with their bridges, and a real NATS server between them.
+
+mod hostile;
+mod hosts;
+mod kept;
+mod network;
+mod reached;
+mod secured;
