@@ -191,7 +191,10 @@ fn m1_other_addresses_are_refused_with_what_is_valid() {
     let mut client = daemon.client();
     let error = denied(&mut client, &lead.boot.session, "bridge:some-session");
     assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
-    assert!(error.message.contains("no bridge is configured"), "{error:?}");
+    assert!(error.message.contains("no session here"), "{error:?}");
+    assert!(error.hint.contains("on another machine"), "{error:?}");
+    let error = denied(&mut client, &lead.boot.session, "bridge:aaaaaaaaaaaaaaaa/some-session");
+    assert!(error.hint.contains("coordctl bridge add"), "{error:?}");
     for (to, said) in [
         ("tcp:localhost", "`tcp:` is no kind of address"),
         ("uds:relative.sock", "absolute"),

@@ -2,6 +2,7 @@
 
 use proto::Outcome;
 use proto::agent::{Question, Role};
+use proto::bridge::{Fate, Row, Says};
 use proto::error::ErrorCode;
 use proto::json::Json;
 use proto::message::Body;
@@ -27,6 +28,14 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
     };
     let new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
     let none = String::new;
+    let row = Row {
+        to: own(),
+        from: some(),
+        name: some(),
+        bypasses: false,
+        message: some(),
+        says: Says::Words { text: some(), summary: none() },
+    };
     let requests = vec![
         Request::Ping {},
         Request::DaemonStatus {},
@@ -82,6 +91,12 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
         Request::ScratchpadList { session: own() },
         Request::ScratchpadShow { session: own(), path: some() },
         Request::Usage { session: none() },
+        Request::BridgeSet { on: false },
+        Request::BridgeAllow { session: own(), peer: some(), inbound: true, outbound: true },
+        Request::BridgeStatus {},
+        Request::BridgeTold { id: 1, fate: Fate::Taken, reason: none() },
+        Request::BridgeBring { peer: some(), name: some(), row },
+        Request::BridgeReport { report: proto::bridge::BridgeView::default() },
         Request::Subscribe { session: none(), after: None },
         Request::Attach { session: own(), agent: none(), history: None },
         Request::Acknowledge { messages: Vec::new(), run: 1 },
@@ -226,7 +241,16 @@ fn c1_a_user_has_no_agents_requests() {
         all.iter().filter(|it| !allowed.contains(it) && *it != "daemon_stop").collect();
     assert_eq!(
         refused,
-        ["agent_spawn", "permission_ask", "structured_output", "acknowledge", "run_ended"]
+        [
+            "agent_spawn",
+            "permission_ask",
+            "structured_output",
+            "bridge_told",
+            "bridge_bring",
+            "bridge_report",
+            "acknowledge",
+            "run_ended"
+        ]
     );
 }
 

@@ -3,6 +3,8 @@
 //! It keeps connecting for as long as it takes and says what is wrong. It makes the stream and the consumer where they are
 //! missing, which is also what it does after a server has lost its store. It decides nothing about what it carries.
 
+mod arriving;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use crate::envelope::Kind;
 use crate::keys::Fingerprint;
 use crate::settings::{self, Settings, SettingsError};
 use crate::subjects;
-use crate::wire::{Ack, Arrival, Ends, Sent, Standing, ToSend};
+use crate::wire::{Arrival, Ends, Sent, Standing, ToSend};
 
 /// How long the server may take to say that it stored something, or to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -72,7 +74,7 @@ pub(crate) async fn carry(
     tokio::select! {
         () = publish(&client, &jetstream, send, &outcomes) => {}
         () = fetch(&client, &jetstream, own, &arrivals, &standing) => {}
-        () = listen(&client, own, &arrivals) => {}
+        () = arriving::listen(&client, own, &arrivals) => {}
     }
     // What is written is flushed, for a bounded time.
     if timeout(Duration::from_secs(1), client.flush()).await.is_err() {
@@ -303,7 +305,7 @@ async fn fetch(
                     it.replicas = replicas;
                 });
                 wait = Duration::from_millis(100);
-                let why = forward(&consumer, arrivals).await;
+                let why = arriving::forward(&consumer, arrivals).await;
                 tracing::debug!(why, "fetching begins again");
             }
             Err(why) => {
@@ -351,63 +353,6 @@ async fn ensure(
     let consumer = found.get_or_create_consumer(&name, wanted).await;
     let consumer = consumer.map_err(|error| format!("the server gives no consumer ({error})"))?;
     Ok((consumer, replicas))
-}
-
-/// Hands over what comes, until something is wrong.
-async fn forward(consumer: &PullConsumer, arrivals: &tokio::sync::mpsc::Sender<Arrival>) -> String {
-    let messages = consumer
-        .stream()
-        .max_messages_per_batch(crate::limits::UNDECIDED_MAX)
-        .heartbeat(Duration::from_secs(2))
-        .expires(Duration::from_secs(10))
-        .messages()
-        .await;
-    let mut messages = match messages {
-        Ok(messages) => messages,
-        Err(error) => return error.to_string(),
-    };
-    while let Some(next) = messages.next().await {
-        let message = match next {
-            Ok(message) => message,
-            Err(error) => return error.to_string(),
-        };
-        let deliveries = message.info().map_or(1, |it| it.delivered);
-        let (message, acker) = message.split();
-        let arrival = Arrival {
-            subject: message.subject.to_string(),
-            bytes: message.payload,
-            deliveries,
-            ack: Some(Ack::Server(Box::new(acker))),
-        };
-        if arrivals.send(arrival).await.is_err() {
-            return "the engine is gone".to_owned();
-        }
-    }
-    "the end of what the server sends".to_owned()
-}
-
-/// Hands over what is said to who listens now.
-async fn listen(client: &Client, own: &Fingerprint, arrivals: &tokio::sync::mpsc::Sender<Arrival>) {
-    let subject = subjects::all(Kind::Presence, own);
-    loop {
-        match client.subscribe(subject.clone()).await {
-            Ok(mut subscribed) => {
-                while let Some(message) = subscribed.next().await {
-                    let subject = message.subject.to_string();
-                    let bytes = message.payload;
-                    let arrival = Arrival { subject, bytes, deliveries: 1, ack: None };
-                    if arrivals.send(arrival).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            Err(error) => tracing::debug!(%error, "cannot listen"),
-        }
-        if arrivals.is_closed() {
-            return;
-        }
-        sleep(Duration::from_secs(1)).await;
-    }
 }
 
 #[cfg(test)]

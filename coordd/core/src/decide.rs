@@ -6,24 +6,23 @@ use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::{PeerId, SessionId};
 use crate::input::{Credentials, Input};
-use crate::live::{Caller, Clocks, Ending, Link};
+use crate::live::{Caller, Ending, Link};
 use crate::planted::{Bug, is_planted};
 use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker, Role};
 use crate::{
     Durable, Effect, Live, Moment, Record, Step, bridge, handing, lifecycle, limits, outside,
-    terminal,
+    terminal, tick,
 };
 use alloc::borrow::ToOwned as _;
 use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
 #[expect(clippy::too_many_lines, reason = "one short arm for each input")]
 pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {
     let mut step = Step::default();
-    watch_clocks(live, now);
+    tick::watch_clocks(live, now);
     match input {
         Input::Started => started(durable, live, &mut step, now),
         Input::Connected { peer, credentials } => {
@@ -99,21 +98,9 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             terminal::seen(durable, live, &mut step, now, &agent, process);
         }
         Input::Terminate { keep_agents } => terminate(durable, live, &mut step, now, keep_agents),
-        Input::Tick => tick(durable, live, &mut step, now),
+        Input::Tick => tick::tick(durable, live, &mut step, now),
     }
     step
-}
-
-/// After a jump of the wall clock everything looks old; who is about to repeat a call is given the time to.
-fn watch_clocks(live: &mut Live, now: &Moment) {
-    let jumped = live.seen.is_some_and(|it| {
-        let passed = now.mono_ms.saturating_sub(it.mono_ms);
-        now.wall_ms > it.wall_ms.saturating_add(passed).saturating_add(limits::CLOCK_JUMP_MS)
-    });
-    live.seen = Some(Clocks { wall_ms: now.wall_ms, mono_ms: now.mono_ms });
-    if jumped {
-        live.forgot_mono_ms = Some(now.mono_ms);
-    }
 }
 
 /// Whoever waits for a prompt is started afresh by it; whoever works keeps what it began with.
@@ -366,46 +353,5 @@ pub(crate) fn terminate(
     }
     for session in durable.sessions.values() {
         request::sessions::stop_all(durable, live, step, now, session, "the end of the daemon");
-    }
-}
-
-fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
-    if live
-        .forgot_mono_ms
-        .is_none_or(|at| now.mono_ms >= at.saturating_add(limits::FORGET_EVERY_MS))
-    {
-        live.forgot_mono_ms = Some(now.mono_ms);
-        let before_ms = now.wall_ms.saturating_sub(limits::RECEIPT_KEPT_MS);
-        if durable.has_older_than(before_ms) {
-            step.record(Record::Forgotten { before_ms });
-        }
-        outside::expire(durable, step, now);
-        bridge::expire(durable, live, step, now);
-    }
-    if live.start_due_mono_ms.take_if(|at| now.mono_ms >= *at).is_some() {
-        live.place_freed = true;
-    }
-    let mut left = Vec::new();
-    for (id, link) in &mut live.links {
-        if link.deadline_mono_ms.is_none_or(|at| now.mono_ms < at) {
-            continue;
-        }
-        link.deadline_mono_ms = None;
-        let Some(agent) = durable.agents.get(id) else { continue };
-        // A program of the user's may live without us; it has left.
-        if agent.is_external() && agent.life == Life::Up {
-            left.push(agent);
-            continue;
-        }
-        // The end is told by `Exited`, once the shell has seen it.
-        step.effect(Effect::Kill {
-            agent: id.clone(),
-            incarnation: link.incarnation,
-            process: agent.process.clone(),
-            tree: !agent.is_external(),
-        });
-    }
-    for agent in left {
-        lifecycle::gone(live, step, agent, false, "its connection was lost");
     }
 }

@@ -52,6 +52,7 @@ mod snapshot;
 pub mod task;
 pub mod team;
 pub mod terminal;
+mod tick;
 
 #[cfg(test)]
 mod sim;
