@@ -75,10 +75,8 @@ fn l4_a_program_leads_workers_to_a_structured_result() {
     let wrong = lead.call("Agent", &agent("look", "Again."));
     assert!(wrong.is_error && wrong.text.contains("`look`"), "{}", wrong.text);
     let output = json!({ "summary": "It is there.", "status": "completed" });
-    // The last worker may just be leaving.
-    until("the output is taken", || {
-        (!lead.call("StructuredOutput", &output).is_error).then_some(())
-    });
+    // The last worker may just be leaving, and holds nothing up.
+    lead.ok("StructuredOutput", &output);
     let (session, agents) = client(&sandbox).show("w");
     assert_eq!(session.output.unwrap().0["summary"], "It is there.");
     let own = &agents[0];

@@ -262,6 +262,12 @@ impl Agent {
         }
     }
 
+    /// Whether something of its work is still to come: a run that is open, or mail that leads to one. A process that is only
+    /// leaving, or mail that wakes nobody, is no work.
+    pub fn has_work(&self) -> bool {
+        self.is_active() && (self.run_is_open() || !(self.parked || self.mailbox.is_empty()))
+    }
+
     /// Whether it is there to be spoken to without being started.
     pub fn is_there(&self) -> bool {
         let in_terminal = self.runtime == Runtime::Terminal && self.process.is_some();

@@ -234,7 +234,7 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
 /// Refuses what is for when no worker of the session is at work, and names those that are.
 pub(super) fn none_works(call: &Call<'_>, session: &SessionId) -> Result<(), Denial> {
     let agents = call.durable.agents_of(session);
-    let works = agents.iter().filter(|it| it.role == Role::Worker && it.is_active());
+    let works = agents.iter().filter(|it| it.role == Role::Worker && it.has_work());
     let names: Vec<_> = works.map(|it| it.name.to_string()).collect();
     if names.is_empty() { Ok(()) } else { Err(Denial::WorkersRun { names }) }
 }

@@ -1,6 +1,6 @@
 //! Questions to the user (W-3, M-8), and the structured result (B4).
 
-use super::{Stage, USER, completed};
+use super::{Stage, USER, completed, to};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::id::PeerId;
@@ -79,7 +79,7 @@ fn m8_rel20_nobody_but_the_user_answers() {
         };
         assert!(matches!(stage.ask(peer, request), Err(Denial::Forbidden { .. })));
     }
-    stage.ask(lead, super::to("w", "approved: p1")).unwrap();
+    stage.ask(lead, to("w", "approved: p1")).unwrap();
     assert_eq!(stage.core.durable.permissions.values().filter(|it| it.answer.is_none()).count(), 1);
 }
 
@@ -124,4 +124,76 @@ fn b4_no_structured_output_while_workers_run() {
     }
     assert_eq!(give(&mut stage), Ok(Answer::Done));
     assert_eq!(stage.of("s").output.as_deref(), Some("{\"done\":true}"));
+}
+
+/// Case B4: what holds the result up is work that is still to come, not a process that is leaving.
+#[test]
+#[cfg(feature = "coordinator")]
+fn b4_a_worker_that_only_leaves_holds_nothing_up() {
+    fn outcome() -> Request {
+        Request::RunEnded { run: 1, outcome: completed() }
+    }
+    fn stop() -> Request {
+        Request::AgentStop { agent: "s/w".into() }
+    }
+    type Story = fn(&mut Stage, PeerId);
+    let table: [(&str, Story, bool); 7] = [
+        ("it waits for its process", |_, _| (), false),
+        ("its process has not read its mail", |stage, _| _ = stage.connect("w"), false),
+        (
+            "it works",
+            |stage, _| {
+                let peer = stage.connect("w");
+                stage.read(peer, "w");
+            },
+            false,
+        ),
+        (
+            "it is done, and its process is there",
+            |stage, _| {
+                let peer = stage.connect("w");
+                stage.read(peer, "w");
+                stage.ask(peer, outcome()).unwrap();
+            },
+            true,
+        ),
+        (
+            "it is done, and was spoken to again",
+            |stage, lead| {
+                let peer = stage.connect("w");
+                stage.read(peer, "w");
+                stage.ask(peer, outcome()).unwrap();
+                stage.ask(lead, to("w", "one more thing")).unwrap();
+            },
+            false,
+        ),
+        (
+            "it is being ended in the middle of its work",
+            |stage, _| {
+                let peer = stage.connect("w");
+                stage.read(peer, "w");
+                stage.send_call(USER, None, stop());
+            },
+            false,
+        ),
+        (
+            "it is done, and is being ended",
+            |stage, _| {
+                let peer = stage.connect("w");
+                stage.read(peer, "w");
+                stage.ask(peer, outcome()).unwrap();
+                stage.send_call(USER, None, stop());
+            },
+            true,
+        ),
+    ];
+    for (what, story, taken) in table {
+        let mut stage = Stage::new();
+        stage.session("s", "coordinator", 1);
+        let lead = stage.lead();
+        stage.spawn(lead, "w").unwrap();
+        story(&mut stage, lead);
+        let given = stage.ask(lead, Request::StructuredOutput { output: "{}".into() });
+        assert_eq!(given.is_ok(), taken, "{what}: {given:?}");
+    }
 }
