@@ -93,11 +93,7 @@ pub(crate) enum SessionJob {
 /// Something to do with a team's files.
 #[derive(Debug)]
 pub(crate) enum TeamJob {
-    Write {
-        team: Name,
-        file: Box<TeamFile>,
-        tasks: Vec<TaskFile>,
-    },
+    Write(Box<TeamWrite>),
     Remove {
         team: Name,
         session: SessionId,
@@ -105,6 +101,16 @@ pub(crate) enum TeamJob {
         tmp: Option<String>,
         reply: Option<ReplyTo>,
     },
+}
+
+/// A team's files, as they are to be.
+#[derive(Debug)]
+pub(crate) struct TeamWrite {
+    pub(crate) team: Name,
+    pub(crate) file: TeamFile,
+    /// What others wrote last of what is in `file`.
+    pub(crate) merged: String,
+    pub(crate) tasks: Vec<TaskFile>,
 }
 
 /// Something to do with the inboxes of members in terminals.
@@ -260,7 +266,7 @@ fn answer_call((handle, call): &ReplyTo, answer: Result<Response, ErrorBody>) {
 }
 
 /// A team's files as they are to be, or nothing when it is gone.
-pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskFile>)> {
+pub(crate) fn team_files(core: &Core, name: &Name) -> Option<TeamWrite> {
     let team = core.durable.teams.get(name).filter(|it| !it.deleting)?;
     let session = core.durable.sessions.get(&team.session)?;
     let mut file: TeamFile = serde_json::from_str(&team.outside).unwrap_or_else(|_| TeamFile {
@@ -312,7 +318,8 @@ pub(crate) fn team_file(core: &Core, name: &Name) -> Option<(TeamFile, Vec<TaskF
     file.created_at = team.created_ms;
     file.lead_agent_id = format!("team-lead@{name}");
     file.lead_session_id = team.session.to_string();
-    Some((file, team.tasks.values().map(|task| task_file(team, task)).collect()))
+    let tasks = team.tasks.values().map(|task| task_file(team, task)).collect();
+    Some(TeamWrite { team: name.clone(), file, merged: team.outside.clone(), tasks })
 }
 
 fn task_file(team: &coordd_core::team::Team, task: &coordd_core::task::Task) -> TaskFile {

@@ -88,6 +88,8 @@ pub(crate) enum Arrival {
     Degraded(String),
     /// A team's files were written; if it changed meanwhile they are written again.
     TeamWritten(Name),
+    /// Another program was about to change a team's file; it is to be written again, as it is to be now.
+    TeamHeld(Name),
     /// A team's inboxes were served; if there is more for them meanwhile they are served again.
     InboxesServed(Name),
     /// Somebody wants to know whether the loop still turns.
@@ -261,6 +263,7 @@ impl<S: Store> Reactor<S> {
             Arrival::TeamWritten(team) => {
                 self.teams.files.written(&team);
             }
+            Arrival::TeamHeld(team) => self.teams.files.again(team),
             Arrival::InboxesServed(team) => {
                 self.teams.inboxes.written(&team);
             }

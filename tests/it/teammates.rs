@@ -456,3 +456,57 @@ fn t2_a_member_says_itself_whether_it_is_active() {
     );
     fixture.lead.assert_nothing_comes();
 }
+
+/// Two write the team's file at the same time, each many times, and neither loses what the other wrote, not even for a moment.
+#[test]
+fn t2_two_writers_of_the_team_file_lose_nothing() {
+    const WRITES: usize = 30;
+    let fixture = Fixture::new(Version::Takes);
+    let config = fixture.daemon.at("h/.claude/teams/alpha/config.json");
+    let file = || -> Option<Value> { serde_json::from_slice(&fs::read(&config).ok()?).ok() };
+    let names = |file: &Value, first: char| -> Vec<String> {
+        let members = file["members"].as_array().unwrap();
+        let names = members.iter().map(|it| it["name"].as_str().unwrap().to_owned());
+        names.filter(|it| it.starts_with(first)).collect()
+    };
+    until("m1 is in the file", || file().filter(|it| names(it, 'm').len() == 1));
+    for number in 0..WRITES {
+        // coordd writes this into the file while the other one edits it, and knows nothing of the edit before.
+        fixture.invite(&format!("c{number}"));
+        fixture.m1.edit_team(|team| {
+            assert_eq!(names(team, 'x').len(), number, "what it wrote before is there");
+            let members = team["members"].as_array_mut().unwrap();
+            let own = members.iter_mut().find(|it| it["name"] == "m1").unwrap();
+            if number > 0 {
+                assert_eq!(own["isActive"], json!(number % 2 == 0), "{number}");
+            }
+            own["isActive"] = (number % 2 == 1).into();
+            let name = format!("x{number}");
+            members.push(json!({ "agentId": format!("{name}@alpha"), "name": name }));
+        });
+    }
+    let file = until("all are in the file", || {
+        file().filter(|it| names(it, 'x').len() == WRITES && names(it, 'c').len() == WRITES)
+    });
+    let own = file["members"].as_array().unwrap().iter().find(|it| it["name"] == "m1").unwrap();
+    assert_eq!(own["isActive"], json!(WRITES.is_multiple_of(2)), "its last word");
+}
+
+/// Whoever holds the lock for long holds up neither other files nor whoever waits for them.
+#[test]
+fn t2_a_team_file_that_is_locked_for_long_holds_up_nobody() {
+    let fixture = Fixture::new(Version::Takes);
+    let config = fixture.daemon.at("h/.claude/teams/alpha/config.json");
+    let holds = |name: &str| fs::read_to_string(&config).is_ok_and(|it| it.contains(name));
+    until_true("m1 is in the file", || holds("m1@alpha"));
+    let lock = Locked::take(&config);
+    fixture.invite("m2");
+    // A task's file, and a session's scratchpad, are made by the same thread after it.
+    let added = fixture.daemon.coordctl(&["task", "add", "alpha", "look"]);
+    assert_eq!(added.code, 0, "{}", added.said());
+    let task = fixture.daemon.at("h/.claude/tasks/alpha/1.json");
+    until_true("the task has its file", || task.exists());
+    assert!(!holds("m2@alpha"));
+    drop(lock);
+    until_true("m2 is in the file", || holds("m2@alpha"));
+}

@@ -151,6 +151,16 @@ impl Teammate {
         self.write(&file, &entries);
     }
 
+    /// Changes the team's file as all versions from 2.1.150 on do: under its lock, and in place.
+    pub fn edit_team(&self, edit: impl FnOnce(&mut Value)) {
+        let file = self.inboxes.with_file_name("config.json");
+        let _lock = Locked::take(&file);
+        let text = fs::read(&file).unwrap();
+        let mut team = serde_json::from_slice(&text).expect("a whole file for who has the lock");
+        edit(&mut team);
+        write_in_pieces(&file, &serde_json::to_string_pretty(&team).unwrap());
+    }
+
     fn write(&self, file: &Path, entries: &[Value]) {
         let text = serde_json::to_string_pretty(entries).unwrap();
         match self.version {
@@ -159,14 +169,7 @@ impl Teammate {
                 fs::write(&temporary, text).unwrap();
                 fs::rename(temporary, file).unwrap();
             }
-            Version::Marks => {
-                // In pieces, so that whoever reads without the lock sees half of it.
-                let mut open = fs::File::create(file).unwrap();
-                let (head, tail) = text.as_bytes().split_at(text.len() / 2);
-                open.write_all(head).unwrap();
-                open.flush().unwrap();
-                open.write_all(tail).unwrap();
-            }
+            Version::Marks => write_in_pieces(file, &text),
         }
     }
 
@@ -182,7 +185,16 @@ impl Teammate {
     }
 }
 
-/// The lock of an inbox, as Claude Code takes it: a folder.
+/// So that whoever reads without the lock sees half of it.
+fn write_in_pieces(file: &Path, text: &str) {
+    let mut open = fs::File::create(file).unwrap();
+    let (head, tail) = text.as_bytes().split_at(text.len() / 2);
+    open.write_all(head).unwrap();
+    open.flush().unwrap();
+    open.write_all(tail).unwrap();
+}
+
+/// The lock of a file of a team, as Claude Code takes it: a folder.
 #[derive(Debug)]
 pub struct Locked(PathBuf);
 

@@ -58,7 +58,8 @@ impl Files {
                 let _sent = queue.send((FileJob::Edited(outside), done)).await;
             }
         });
-        let mut thread = Thread { world, files, watch, scratchpads: HashMap::new() };
+        let runtime = tokio::runtime::Handle::current();
+        let mut thread = Thread { world, files, watch, runtime, scratchpads: HashMap::new() };
         let started = std::thread::Builder::new().name("files".to_owned()).spawn(move || {
             while let Some((job, done)) = jobs.blocking_recv() {
                 thread.take(job);
@@ -94,6 +95,8 @@ struct Thread {
     world: World,
     files: Arc<TeamFiles>,
     watch: Option<TeamWatch>,
+    /// For what is to be done later: this thread waits for nobody.
+    runtime: tokio::runtime::Handle,
     scratchpads: HashMap<SessionId, Scratchpad>,
 }
 
@@ -110,10 +113,7 @@ impl Thread {
             FileJob::Session(SessionJob::Remove { session, team, reply }) => {
                 self.remove_session(&session, team.as_ref(), reply.as_ref());
             }
-            FileJob::Team(TeamJob::Write { team, file, tasks }) => {
-                self.write_team(&file, &tasks);
-                let _told = self.world.reactor.blocking_send(Arrival::TeamWritten(team));
-            }
+            FileJob::Team(TeamJob::Write(write)) => self.write_team(*write),
             FileJob::Team(TeamJob::Remove { team, session, cwd, tmp, reply }) => {
                 self.remove_team(&team, &session, (&cwd, tmp), reply.as_ref());
             }

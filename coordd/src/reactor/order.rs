@@ -37,6 +37,7 @@ fn rank(arrival: &Arrival) -> (Option<PeerId>, u8) {
         | Arrival::Alive(_)
         | Arrival::Degraded(_)
         | Arrival::TeamWritten(_)
+        | Arrival::TeamHeld(_)
         | Arrival::InboxesServed(_) => (None, 0),
         Arrival::Opened { peer, .. } => (Some(*peer), 0),
         Arrival::Call { peer, call, .. } => {
@@ -112,6 +113,7 @@ mod tests {
                 | Arrival::Alive(_)
                 | Arrival::Degraded(_)
                 | Arrival::TeamWritten(_)
+                | Arrival::TeamHeld(_)
                 | Arrival::InboxesServed(_) => 99,
             })
             .collect()

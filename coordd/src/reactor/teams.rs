@@ -2,7 +2,7 @@
 //! written once more, not a thousand times: at most one copy of its files waits at any time.
 
 use super::Reactor;
-use crate::jobs::{InboxJob, Job, TeamJob, team_file};
+use crate::jobs::{InboxJob, Job, TeamJob, team_files};
 use crate::store::Store;
 use crate::translate;
 use coordd_core::name::Name;
@@ -35,6 +35,12 @@ impl Pending {
         self.waiting.remove(team);
     }
 
+    /// It could not be done, and is to be done again as things are now.
+    pub(super) fn again(&mut self, team: Name) {
+        self.waiting.remove(&team);
+        self.changed.insert(team);
+    }
+
     /// The teams to hand over now.
     fn take(&mut self) -> Vec<Name> {
         let free: Vec<Name> = self.changed.difference(&self.waiting).cloned().collect();
@@ -49,10 +55,8 @@ impl Pending {
 impl<S: Store> Reactor<S> {
     pub(super) fn write_teams(&mut self) {
         for team in self.teams.files.take() {
-            match team_file(&self.core, &team) {
-                Some((file, tasks)) => {
-                    self.jobs.push(Job::Team(TeamJob::Write { team, file: Box::new(file), tasks }));
-                }
+            match team_files(&self.core, &team) {
+                Some(write) => self.jobs.push(Job::Team(TeamJob::Write(Box::new(write)))),
                 None => self.teams.files.written(&team),
             }
         }
@@ -88,6 +92,8 @@ mod tests {
         teams.written(&name("b"));
         assert!(teams.take().is_empty());
         teams.written(&name("a"));
+        assert_eq!(teams.take(), [name("a")]);
+        teams.again(name("a"));
         assert_eq!(teams.take(), [name("a")]);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use proto::team::TeamFile;
 
 use super::tasks::TaskEdit;
-use super::{CONFIG, FILE_BYTES_MAX, TeamFiles, TeamFilesError, parse, set_aside};
+use super::{CONFIG, FILE_BYTES_MAX, TeamFiles, TeamFilesError, parse, set_aside, try_lock};
 use crate::dir::FileError;
 
 /// What somebody else did to a file of a team.
@@ -38,6 +38,7 @@ impl TeamFiles {
         let mut state = self.lock();
         let Some(known) = state.teams.get_mut(team) else { return Ok(Verdict::Same) };
         let folder = self.folder("teams", team)?;
+        let lock = || try_lock(&folder, team);
         let restore = |known: &[u8]| {
             folder
                 .write_atomic(CONFIG, known)
@@ -51,6 +52,7 @@ impl TeamFiles {
             // A writer that replaces it may be between two steps.
             Err(FileError::Missing { .. }) if !is_final => return Ok(Verdict::Unsettled),
             Err(FileError::Missing { .. }) => {
+                let Some(_lock) = lock()? else { return Ok(Verdict::Unsettled) };
                 restore(&known.bytes)?;
                 return Ok(Verdict::Outside(Outside::Deleted { team: team.to_owned() }));
             }
@@ -65,6 +67,12 @@ impl TeamFiles {
             return Ok(Verdict::Outside(Outside::Edited(found)));
         }
         if !is_final {
+            return Ok(Verdict::Unsettled);
+        }
+        let Some(_lock) = lock()? else { return Ok(Verdict::Unsettled) };
+        // It may have become one until the lock was had.
+        let now = folder.read(Path::new(CONFIG), FILE_BYTES_MAX);
+        if now.is_ok_and(|it| parse(&it, team).is_some()) {
             return Ok(Verdict::Unsettled);
         }
         let aside = set_aside(&folder, team, CONFIG)?;

@@ -5,9 +5,10 @@
 //! <home>/.claude/tasks/<team>/<n>.json
 //! ```
 //!
-//! Each file is replaced in one step. What others change in them is noticed by [`watch`]; here only the last state that
-//! was right is kept, so that an edit can be told from a write of our own and damage can be undone. It must not decide
-//! what an edit means.
+//! Each file is replaced in one step, a team's under the lock that Claude Code takes too. What others change in them is noticed by
+//! [`watch`]; here only the last state that was right is kept, so that an edit can be told from a write of our own and damage can be
+//! undone. What others wrote into a team's file and we have not merged yet is never written over. It must not decide what
+//! an edit means.
 
 pub(crate) mod events;
 pub(crate) mod inbox;
@@ -22,6 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proto::team::TeamFile;
 
+use self::lock::{Lock, LockError};
 use self::tasks::KnownTasks;
 use crate::dir::{Content, Demand, Dir, DirError, FileError, Kept};
 
@@ -44,6 +46,8 @@ pub(crate) enum TeamFilesError {
     BadTask { id: String },
     #[error("the folder for the files of teams cannot be used; mend what is named")]
     Folder { source: DirError },
+    #[error("the file of team {team} cannot be locked; mend what is named")]
+    Lock { team: String, source: LockError },
     #[error("a file of team {team} cannot be written; mend what is named")]
     File { team: String, source: FileError },
     #[error(
@@ -72,6 +76,8 @@ struct State {
 struct Known {
     bytes: Vec<u8>,
     team: TeamFile,
+    /// What we wrote last.
+    written: Vec<u8>,
 }
 
 /// What stood where a team file was written.
@@ -79,10 +85,12 @@ struct Known {
 pub(crate) enum Replaced {
     /// Nothing, or what we had written.
     Ours,
-    /// What somebody else had made of it, unseen until now. It is to be merged and written again.
+    /// What somebody else made of it, which is not in what was to be written. It stands there still, and is to be merged first.
     Edited(TeamFile),
     /// What was no team file. It is kept under this name.
     Damaged(PathBuf),
+    /// What another program is about to change. Nothing was written.
+    Held,
 }
 
 /// What became of a team's folders.
@@ -103,34 +111,47 @@ impl TeamFiles {
         self.path("teams").join(team).join(CONFIG)
     }
 
-    /// Writes a team's file and makes its folders. The same again changes nothing.
-    pub(crate) fn write_team(&self, team: &TeamFile) -> Result<Replaced, TeamFilesError> {
+    /// Writes a team's file and makes its folders. The same again changes nothing. `merged` is what others wrote last
+    /// of what is in it, as JSON: where something else stands, nothing is written. It waits for nobody.
+    pub(crate) fn write_team(
+        &self,
+        team: &TeamFile,
+        merged: &str,
+    ) -> Result<Replaced, TeamFilesError> {
         let name = team_name(&team.name)?;
         let bytes = pretty(name, team)?;
         let mut state = self.lock();
         state.tasks.entry(name.to_owned()).or_default();
-        let known = &mut state.teams;
         self.folder("tasks", name)?;
         let folder = self.folder("teams", name)?;
         let failed = |source| TeamFilesError::Folder { source };
         folder.enter("inboxes", Demand::Repaired).map_err(failed)?;
-        let found = folder.read(Path::new(CONFIG), FILE_BYTES_MAX);
-        let replaced = match found {
-            Ok(Content { bytes: found, cut: false }) if found == bytes => Replaced::Ours,
+        let Some(lock) = try_lock(&folder, name)? else { return Ok(Replaced::Held) };
+        let known = state.teams.get(name);
+        let replaced = match folder.read(Path::new(CONFIG), FILE_BYTES_MAX) {
             Ok(content) => {
-                let ours = known.get(name).is_some_and(|it| it.bytes == content.bytes);
+                let ours = known.is_some_and(|it| it.written == content.bytes);
                 match parse(&content, name) {
                     _ if ours => Replaced::Ours,
-                    Some(found) if found == *team => Replaced::Ours,
-                    Some(found) => Replaced::Edited(found),
+                    Some(found) if found == *team || is_text_of(merged, &found) => Replaced::Ours,
+                    Some(found) => {
+                        let written = known.map(|it| it.written.clone()).unwrap_or_default();
+                        let known = Known { bytes: content.bytes, team: found.clone(), written };
+                        state.teams.insert(name.to_owned(), known);
+                        return Ok(Replaced::Edited(found));
+                    }
                     None => Replaced::Damaged(set_aside(&folder, name, CONFIG)?),
                 }
             }
             Err(FileError::Missing { .. }) => Replaced::Ours,
             Err(_) => Replaced::Damaged(set_aside(&folder, name, CONFIG)?),
         };
+        if !lock.is_held() {
+            return Ok(Replaced::Held);
+        }
         // Remembered first: a crash between the two is repaired by the next write.
-        known.insert(name.to_owned(), Known { bytes: bytes.clone(), team: team.clone() });
+        let known = Known { bytes: bytes.clone(), team: team.clone(), written: bytes.clone() };
+        state.teams.insert(name.to_owned(), known);
         write(&folder, name, CONFIG, &bytes)?;
         Ok(replaced)
     }
@@ -223,6 +244,20 @@ fn parse(content: &Content, team: &str) -> Option<TeamFile> {
     serde_json::from_slice(&content.bytes).ok().filter(|it: &TeamFile| it.name == team)
 }
 
+/// Compared as text, since it is kept as such: numbers may change a little when they are read once more.
+fn is_text_of(text: &str, team: &TeamFile) -> bool {
+    serde_json::to_string(team).is_ok_and(|it| it == text)
+}
+
+/// The lock of a team's file. None while another program has it.
+fn try_lock<'a>(folder: &'a Dir, team: &str) -> Result<Option<Lock<'a>>, TeamFilesError> {
+    match Lock::try_take(folder, CONFIG) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(LockError::Held { .. }) => Ok(None),
+        Err(source) => Err(TeamFilesError::Lock { team: team.to_owned(), source }),
+    }
+}
+
 fn write(dir: &Dir, team: &str, name: &str, bytes: &[u8]) -> Result<(), TeamFilesError> {
     if let Ok(found) = dir.read(Path::new(name), FILE_BYTES_MAX)
         && !found.cut
@@ -274,7 +309,7 @@ mod tests {
     fn t2_files_stand_where_claude_code_looks_and_are_closed() {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
-        assert_eq!(files.write_team(&team("alpha", "one")).unwrap(), Replaced::Ours);
+        assert_eq!(files.write_team(&team("alpha", "one"), "").unwrap(), Replaced::Ours);
         assert_eq!(files.write_task("alpha", &task("1", "pending")).unwrap(), TaskReplaced::Ours);
         let config = home.path().join(".claude/teams/alpha/config.json");
         assert_eq!(files.config_path("alpha"), config);
@@ -297,39 +332,64 @@ mod tests {
         fs::create_dir(real.path().join("teams")).unwrap();
         fs::set_permissions(real.path().join("teams"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink(real.path(), home.path().join(".claude")).unwrap();
-        TeamFiles::new(home.path()).write_team(&team("alpha", "one")).unwrap();
+        TeamFiles::new(home.path()).write_team(&team("alpha", "one"), "").unwrap();
         assert!(real.path().join("teams/alpha/config.json").exists());
         assert_eq!(mode(real.path()), 0o755);
         assert_eq!(mode(&real.path().join("teams")), 0o755);
     }
 
     #[test]
-    fn rel46_an_edit_that_was_not_seen_is_handed_over_before_it_is_overwritten() {
+    fn rel46_an_edit_that_was_not_seen_is_handed_over_and_stands_until_it_is_merged() {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
-        files.write_team(&team("alpha", "one")).unwrap();
-        assert_eq!(files.write_team(&team("alpha", "two")).unwrap(), Replaced::Ours);
+        files.write_team(&team("alpha", "one"), "").unwrap();
+        assert_eq!(files.write_team(&team("alpha", "two"), "").unwrap(), Replaced::Ours);
         let path = files.config_path("alpha");
-        let edited = team("alpha", "by hand");
-        fs::write(&path, serde_json::to_string(&edited).unwrap()).unwrap();
-        assert_eq!(
-            files.write_team(&team("alpha", "three")).unwrap(),
-            Replaced::Edited(edited.clone())
-        );
-        // A daemon that has just started knows of no write of its own.
-        fs::write(&path, serde_json::to_string(&edited).unwrap()).unwrap();
-        let restarted = TeamFiles::new(home.path());
-        assert_eq!(
-            restarted.write_team(&team("alpha", "three")).unwrap(),
-            Replaced::Edited(edited)
-        );
-        fs::write(&path, "{").unwrap();
-        let Replaced::Damaged(aside) = restarted.write_team(&team("alpha", "three")).unwrap()
-        else {
-            panic!("it was damaged")
+        let write = |files: &TeamFiles, merged: Option<&TeamFile>| {
+            let merged = merged.map(|it| serde_json::to_string(it).unwrap()).unwrap_or_default();
+            files.write_team(&team("alpha", "three"), &merged).unwrap()
         };
+        let by_hand = |text: &str| {
+            let edited = team("alpha", text);
+            fs::write(&path, serde_json::to_string(&edited).unwrap()).unwrap();
+            edited
+        };
+        let edited = by_hand("by hand");
+        for _ in 0..2 {
+            assert_eq!(write(&files, None), Replaced::Edited(edited.clone()));
+            assert!(fs::read_to_string(&path).unwrap().contains("by hand"), "it stands");
+        }
+        let again = by_hand("once more");
+        assert_eq!(write(&files, Some(&edited)), Replaced::Edited(again.clone()));
+        assert_eq!(write(&files, Some(&again)), Replaced::Ours);
+        assert!(fs::read_to_string(&path).unwrap().contains("three"));
+        // A daemon that has just started knows of no write of its own.
+        let edited = by_hand("while it was away");
+        let restarted = TeamFiles::new(home.path());
+        assert_eq!(write(&restarted, None), Replaced::Edited(edited));
+        fs::write(&path, "{").unwrap();
+        let Replaced::Damaged(aside) = write(&restarted, None) else { panic!("it was damaged") };
         assert_eq!(fs::read_to_string(aside).unwrap(), "{");
         assert!(fs::read_to_string(path).unwrap().contains("three"));
+    }
+
+    /// Nothing is written while another program is about to, and it is not waited for.
+    #[test]
+    fn t2_the_lock_of_another_writer_is_respected() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        files.write_team(&team("alpha", "one"), "").unwrap();
+        let path = files.config_path("alpha");
+        let lock = path.with_file_name("config.json.lock");
+        assert!(!lock.exists(), "it was given back");
+        fs::create_dir(&lock).unwrap();
+        assert_eq!(files.write_team(&team("alpha", "two"), "").unwrap(), Replaced::Held);
+        assert!(fs::read_to_string(&path).unwrap().contains("one"));
+        // What its owner left behind is taken away, as Claude Code does it.
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(12);
+        fs::File::open(&lock).unwrap().set_modified(old).unwrap();
+        assert_eq!(files.write_team(&team("alpha", "two"), "").unwrap(), Replaced::Ours);
+        assert!(fs::read_to_string(&path).unwrap().contains("two") && !lock.exists());
     }
 
     #[test]
@@ -341,7 +401,7 @@ mod tests {
             let mut team = team("alpha", "x");
             team.name = name.to_owned();
             assert!(
-                matches!(files.write_team(&team), Err(TeamFilesError::BadTeam { .. })),
+                matches!(files.write_team(&team, ""), Err(TeamFilesError::BadTeam { .. })),
                 "{name}"
             );
             assert!(files.remove(name).is_err());
@@ -363,8 +423,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
         assert_eq!(files.remove("alpha").unwrap(), Removed::default());
-        files.write_team(&team("alpha", "x")).unwrap();
-        files.write_team(&team("beta", "x")).unwrap();
+        files.write_team(&team("alpha", "x"), "").unwrap();
+        files.write_team(&team("beta", "x"), "").unwrap();
         assert_eq!(files.write_task("alpha", &task("1", "pending")).unwrap(), TaskReplaced::Ours);
         fs::create_dir(home.path().join(".claude/teams/alpha/config.json.lock")).unwrap();
         let removed = files.remove("alpha").unwrap();
@@ -379,7 +439,7 @@ mod tests {
     fn t3_what_cannot_be_removed_is_named_and_the_rest_goes() {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
-        files.write_team(&team("alpha", "x")).unwrap();
+        files.write_team(&team("alpha", "x"), "").unwrap();
         assert_eq!(files.write_task("alpha", &task("1", "pending")).unwrap(), TaskReplaced::Ours);
         let folder = home.path().join(".claude/teams/alpha");
         fs::remove_dir_all(&folder).unwrap();

@@ -277,7 +277,7 @@ mod tests {
         fn new() -> Self {
             let home = tempfile::tempdir().unwrap();
             let files = TeamFiles::new(home.path());
-            files.write_team(&team("alpha", "one")).unwrap();
+            files.write_team(&team("alpha", "one"), "").unwrap();
             Self { home, files }
         }
 
@@ -418,7 +418,7 @@ mod tests {
             assert_eq!(fs::read_to_string(aside).unwrap(), theirs);
             assert!(fixture.text(1).contains("\"x\""));
             fixture.files.remove("alpha").unwrap();
-            fixture.files.write_team(&team("alpha", "one")).unwrap();
+            fixture.files.write_team(&team("alpha", "one"), "").unwrap();
         }
         // One that is no task of the team may go as it came.
         fixture.put(2, r#"{"id":"2","subject":"of others","status":"pending"}"#);

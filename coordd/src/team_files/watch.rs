@@ -163,6 +163,11 @@ impl Change {
         Self { first: before.map_or(now, |it| it.first), last: now }
     }
 
+    /// One that is to be looked at once more. A writer that had its time, and still has the lock, gets it anew.
+    fn again(self, now: Instant) -> Self {
+        if now >= self.latest() { Self::after(None, now) } else { Self { last: now, ..self } }
+    }
+
     fn due(self) -> Instant {
         (self.last + Duration::from_millis(QUIET_MS)).min(self.latest())
     }
@@ -287,7 +292,7 @@ impl Judge {
             let outside = match verdict {
                 Ok(Verdict::Same) => None,
                 Ok(Verdict::Unsettled) => {
-                    let change = Change { last: now, ..change };
+                    let change = change.again(now);
                     self.teams.entry(team).or_default().changed = Some(change);
                     continue;
                 }
@@ -319,7 +324,7 @@ impl Judge {
                 match self.files.judge_task(team, number, now >= change.latest()) {
                     Ok(Verdict::Same) => {}
                     Ok(Verdict::Unsettled) => {
-                        let change = Change { last: now, ..change };
+                        let change = change.again(now);
                         watched.tasks_changed.insert(number, change);
                     }
                     Ok(Verdict::Outside(outside)) => watched.tell_task(number, outside),
@@ -406,7 +411,7 @@ mod tests {
             let (tell, told) = channel(capacity);
             let watch = TeamWatch::start(Arc::clone(&files), tell).unwrap();
             for name in ["alpha", "beta"] {
-                files.write_team(&team(name, "one")).unwrap();
+                files.write_team(&team(name, "one"), "").unwrap();
                 watch.add(name);
             }
             Self { _home: home, files, watch, told }
@@ -429,7 +434,7 @@ mod tests {
     async fn t2_an_edit_is_told_and_a_write_of_our_own_is_not() {
         let mut fixture = Fixture::new(10);
         for number in 0..20 {
-            fixture.files.write_team(&team("alpha", &number.to_string())).unwrap();
+            fixture.files.write_team(&team("alpha", &number.to_string()), "").unwrap();
         }
         let edited = team("beta", "by hand");
         fixture.edit("beta", &text(&edited));
@@ -475,7 +480,7 @@ mod tests {
     fn t2_half_a_file_is_waited_for() {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
-        files.write_team(&team("alpha", "one")).unwrap();
+        files.write_team(&team("alpha", "one"), "").unwrap();
         let edited = team("alpha", "in two halves");
         let whole = text(&edited);
         let path = files.config_path("alpha");
@@ -496,6 +501,10 @@ mod tests {
         assert_eq!(Change { first, last: first }.due(), after(QUIET_MS));
         assert_eq!(Change { first, last: after(1_000) }.due(), after(1_000 + QUIET_MS));
         assert_eq!(Change { first, last: after(9_000) }.due(), after(SETTLE_MS_MAX));
+        let again = Change { first, last: first }.again(after(50));
+        assert_eq!((again.first, again.due()), (first, after(50 + QUIET_MS)));
+        let anew = again.again(after(SETTLE_MS_MAX));
+        assert_eq!(anew.due(), after(SETTLE_MS_MAX + QUIET_MS));
     }
 
     #[tokio::test]
@@ -559,7 +568,7 @@ mod tests {
         judge.degrade(&notify::Error::new(notify::ErrorKind::MaxFilesWatch));
         let thread = std::thread::spawn(move || judge.run(&arrived));
         let watch = TeamWatch { signals: Some(signals), thread: Some(thread) };
-        files.write_team(&team("alpha", "one")).unwrap();
+        files.write_team(&team("alpha", "one"), "").unwrap();
         watch.add("alpha");
         let edited = team("alpha", "by hand");
         fs::write(files.config_path("alpha"), text(&edited)).unwrap();
@@ -622,7 +631,7 @@ mod tests {
         let files = Arc::new(TeamFiles::new(home.path()));
         let (tell, mut told) = channel(10);
         let watch = TeamWatch::start(Arc::clone(&files), tell).unwrap();
-        files.write_team(&team("alpha", "one")).unwrap();
+        files.write_team(&team("alpha", "one"), "").unwrap();
         watch.add("alpha");
         let outside = timeout(Duration::from_secs(10), told.recv()).await.unwrap().unwrap();
         let Outside::TaskEdited(edit) = outside else { panic!("{outside:?}") };

@@ -213,27 +213,31 @@ fn t2_m2_a_real_terminal_waits_for_approval_of_its_plan() {
     terminal.tmux(&["kill-server"]);
 }
 
-/// What a real terminal says about itself in the team file survives coordd's own writes.
+/// What a real terminal says about itself in the team file survives coordd's own writes, in each of its turns.
 #[test]
 fn t2_a_real_terminal_and_coordd_write_the_team_file() {
-    let scripts = vec![Script::when("count to").say("done")];
-    let fixture = Fixture::new("2.1.332", scripts);
+    let turns = ["count to 0", "count to 1", "count to 2"];
+    let scripts = turns.map(|it| Script::when(it).say("done").after(it));
+    let fixture = Fixture::new("2.1.332", scripts.into());
     let line = fixture.invite(&[]);
     let terminal = Terminal::open(&fixture.daemon, "one", &line);
-    for number in 0..3 {
-        fixture.send(Body::text(format!("count to {number}")));
+    let config = fixture.daemon.at("h/.claude/teams/alpha/config.json");
+    let wait_for = |is_active: bool| {
+        until_within(CLI_LIMIT, &format!("its being active is {is_active}"), || {
+            let file: Value = serde_json::from_slice(&std::fs::read(&config).ok()?).ok()?;
+            let members = file["members"].as_array()?.clone();
+            let member = members.into_iter().find(|it| it["agentId"] == "m1@alpha")?;
+            (member["isActive"] == is_active).then_some(member)
+        })
+    };
+    for turn in turns {
+        fixture.send(Body::text(turn));
+        wait_for(true);
+        fixture.model.open(turn);
         let (origin, _, _) = fixture.told();
         assert!(matches!(origin, Origin::Notification { .. }), "{origin:?}");
     }
-    let config = fixture.daemon.at("h/.claude/teams/alpha/config.json");
-    // Which of its words on that is the last is not looked at: where both write in one moment, one of the two is lost. What it is at
-    // follows from its runs.
-    let member = until_within(CLI_LIMIT, "it says whether it is active", || {
-        let file: Value = serde_json::from_slice(&std::fs::read(&config).ok()?).ok()?;
-        let members = file["members"].as_array()?.clone();
-        let member = members.into_iter().find(|it| it["agentId"] == "m1@alpha")?;
-        member["isActive"].is_boolean().then_some(member)
-    });
+    let member = wait_for(false);
     assert_eq!(member["agentType"], "general-purpose", "{member}");
     terminal.tmux(&["kill-server"]);
 }

@@ -117,12 +117,14 @@ pub(crate) fn edited(
     description: String,
     outside: String,
 ) {
-    let differs = |it: &&Team| it.description != description || it.outside != outside;
-    let Some(it) = durable.teams.get(&team).filter(differs) else { return };
+    let Some(it) = durable.teams.get(&team).filter(|it| !it.deleting) else { return };
+    // Written again, since the members are ours to say; also when we know what it says, which is not all that is to be there.
+    step.effect(Effect::WriteTeam { team: team.clone() });
+    if it.description == description && it.outside == outside {
+        return;
+    }
     let session = it.session.clone();
     step.record(Record::TeamEdited { team: team.clone(), description, outside });
-    // Written again, since the members are ours to say.
-    step.effect(Effect::WriteTeam { team: team.clone() });
     step.effect(Effect::Publish { session, event: Event::TeamChanged(team) });
 }
 

@@ -169,7 +169,10 @@ fn t2_an_edit_from_outside_is_merged_and_an_echo_is_not() {
     let edit = |stage: &mut Stage| {
         let team = Name::new("team").unwrap();
         let (description, outside) = ("new".into(), "{\"x\":1}".into());
-        stage.input(Input::TeamEdited { team, description, outside }).records.len()
+        let written = Effect::WriteTeam { team: team.clone() };
+        let step = stage.input(Input::TeamEdited { team, description, outside });
+        assert!(step.effects.contains(&written), "what is ours to say may be missing in it");
+        step.records.len()
     };
     assert_eq!(edit(&mut stage), 1);
     assert_eq!(edit(&mut stage), 0);

@@ -1,8 +1,9 @@
 //! The files of teams: written, removed, and what others do to them.
 
-use super::super::{ReplyTo, answer_call};
+use super::super::{ReplyTo, TeamWrite, answer_call};
 use super::{Thread, remove_scratchpad};
 use crate::cause::chain;
+use crate::reactor::Arrival;
 use crate::team_files::Replaced;
 use crate::team_files::tasks::{TaskEdit, TaskReplaced, number_of};
 use crate::team_files::watch::Outside;
@@ -13,6 +14,10 @@ use coordd_core::task::{Edit, TaskStatus};
 use proto::response::Response;
 use proto::team::{TaskFile, TeamFile};
 use std::path::Path;
+use std::time::Duration;
+
+/// When a team's file is tried again that another program has locked. Such a program holds it for some milliseconds.
+const HELD_MS: u64 = 25;
 
 /// Tasks that one warning names.
 const TASKS_NAMED_MAX: usize = 20;
@@ -59,24 +64,43 @@ impl Thread {
         }
     }
 
-    pub(super) fn write_team(&self, file: &TeamFile, tasks: &[TaskFile]) {
-        match self.files.write_team(file) {
+    pub(super) fn write_team(&self, write: TeamWrite) {
+        let TeamWrite { team, file, merged, tasks } = write;
+        let mut is_held = false;
+        match self.files.write_team(&file, &merged) {
             Ok(Replaced::Ours) => {}
+            Ok(Replaced::Held) => is_held = true,
             Ok(Replaced::Edited(theirs)) => self.edited(Outside::Edited(theirs)),
             Ok(Replaced::Damaged(aside)) => {
                 self.edited(Outside::Damaged { team: file.name.clone(), aside });
             }
             Err(error) => self.warn(&file.lead_session_id, chain(&error)),
         }
-        for task in tasks {
+        for task in &tasks {
             match self.files.write_task(&file.name, task) {
-                Ok(replaced) => self.task_replaced(file, task, replaced),
+                Ok(replaced) => self.task_replaced(&file, task, replaced),
                 Err(error) => self.warn(&file.lead_session_id, chain(&error)),
             }
         }
         if let Some(watch) = &self.watch {
             watch.add(&file.name);
         }
+        if is_held { self.again_later(team) } else { self.team_written(team) }
+    }
+
+    fn team_written(&self, team: Name) {
+        // Fails only when the reactor has ended.
+        let _told = self.world.reactor.blocking_send(Arrival::TeamWritten(team));
+    }
+
+    /// Has a team's files written again in a moment, as they are to be then.
+    fn again_later(&self, team: Name) {
+        let reactor = self.world.reactor.clone();
+        self.runtime.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(HELD_MS)).await;
+            // Fails only when the reactor has ended.
+            let _told = reactor.send(Arrival::TeamHeld(team)).await;
+        });
     }
 
     pub(super) fn task_replaced(&self, file: &TeamFile, task: &TaskFile, replaced: TaskReplaced) {

@@ -14,7 +14,7 @@ impl Fixture {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let files = TeamFiles::new(home.path());
-        files.write_team(&team("alpha", "one")).unwrap();
+        files.write_team(&team("alpha", "one"), "").unwrap();
         Self { inboxes: files.inboxes("alpha").unwrap().unwrap(), home }
     }
 
