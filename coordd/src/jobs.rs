@@ -294,7 +294,7 @@ pub(crate) fn team_files(core: &Core, name: &Name) -> Option<TeamWrite> {
             },
             model: match agent.runtime {
                 Runtime::Native => translate::view::model(session).map(|it| it.name),
-                Runtime::Claude | Runtime::External => None,
+                Runtime::Claude | Runtime::External | Runtime::Bridged => None,
                 Runtime::Terminal => known.map(|it| it.model.clone()),
             }
             .unwrap_or_default(),

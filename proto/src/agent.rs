@@ -92,6 +92,9 @@ pub enum Runtime {
     External,
     /// Claude Code in a terminal, which its user starts and ends. Made by an invitation into a team alone.
     Terminal,
+    /// Whatever another machine runs it with ([`crate::request::NewAgent::host`]): a worker that runs there, or the lead, on another
+    /// machine, of the workers that this one runs for it.
+    Bridged,
 }
 
 impl Runtime {
@@ -103,6 +106,7 @@ impl Runtime {
             Self::Claude => "claude",
             Self::External => "external",
             Self::Terminal => "terminal",
+            Self::Bridged => "bridged",
         }
     }
 }

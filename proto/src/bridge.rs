@@ -4,6 +4,7 @@
 //! that is started anew loses nothing. It says hello as [`AGENT`] with the token that it was given.
 
 use crate::WallMs;
+use crate::agent::{RunOutcome, Runtime};
 use serde::{Deserialize, Serialize};
 
 /// The name that the bridge says hello as. No agent's id is like it.
@@ -46,7 +47,7 @@ pub enum Order {
         /// When it is of no use any more.
         expires_ms: WallMs,
         /// What is carried.
-        row: Row,
+        row: Box<Row>,
     },
     /// Which sessions each peer may write to, in place of what was said before.
     Announce {
@@ -91,6 +92,39 @@ pub enum Says {
         verdict: Verdict,
         /// Why.
         reason: String,
+    },
+    /// Something to read for a worker of the other daemon's, which runs here. It is made when it is not there yet.
+    Work {
+        /// The worker's id on its lead's machine.
+        agent: String,
+        /// Its name there.
+        name: String,
+        /// What it is for.
+        description: String,
+        /// The phase it was started in, or empty.
+        phase: String,
+        /// What is to drive it, where the lead said so.
+        runtime: Option<Runtime>,
+        /// Whether this is its task, or words beside it.
+        is_task: bool,
+        /// What is said.
+        text: String,
+        /// In short.
+        summary: String,
+    },
+    /// Such a worker is to be stopped.
+    Stop {
+        /// Its id on its lead's machine.
+        agent: String,
+        /// Who asked.
+        by: String,
+    },
+    /// A run of such a worker has ended.
+    Ended {
+        /// Its id on its lead's machine.
+        agent: String,
+        /// How.
+        outcome: RunOutcome,
     },
 }
 
@@ -185,6 +219,9 @@ pub struct RemoteView {
     pub cwd: String,
     /// What it is at.
     pub state: String,
+    /// Whether it is for workers of the daemon that is told of it: `host` of the tool `Agent`.
+    #[serde(default)]
+    pub hosts: bool,
 }
 
 #[cfg(test)]

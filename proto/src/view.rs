@@ -54,6 +54,9 @@ pub struct SessionView {
     /// Messages from outside that wait for the user.
     #[serde(default)]
     pub held: u32,
+    /// The machine whose workers it is for, by its name here or its fingerprint; empty for a session of its own.
+    #[serde(default)]
+    pub host_for: String,
 }
 
 /// Whether a session's agents may run.
@@ -80,6 +83,9 @@ pub struct AgentView {
     /// What drives it.
     #[serde(default)]
     pub runtime: Runtime,
+    /// The machine that it runs on, by its name here or its fingerprint; empty for this one.
+    #[serde(default)]
+    pub host: String,
     /// Its definition.
     pub agent_type: String,
     /// What it was started for.
@@ -204,6 +210,8 @@ pub enum PeerKind {
     Other,
     /// A session on another machine, over the bridge.
     Bridge,
+    /// A session on another machine that runs workers for this one; its address is for `host` of the tool `Agent`.
+    Host,
 }
 
 /// A message from outside that waits for the user.

@@ -1,5 +1,6 @@
 //! M-7, M-8, M-11 between machines: two daemons with their bridges, and a real NATS server between them.
 
+mod hosted;
 mod hostile;
 mod hosts;
 mod kept;

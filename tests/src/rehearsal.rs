@@ -32,6 +32,7 @@ pub fn session(sandbox: &Sandbox, mode: &str, script: &Value) -> NewSession {
         workers: 0,
         prompt: String::new(),
         cross_session_inbound: String::new(),
+        host_for: String::new(),
     }
 }
 

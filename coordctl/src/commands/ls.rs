@@ -97,6 +97,7 @@ mod tests {
             output: None,
             cross_session_inbound: "auto".into(),
             held: 0,
+            host_for: String::new(),
         };
         assert_eq!(
             table(&[it], 65_000).render(None),

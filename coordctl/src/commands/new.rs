@@ -23,6 +23,10 @@ const RULES_MAX: usize = 1_000;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    /// Make it for workers of another machine, by its name in `coordctl bridge ls`: leads there may start agents here, in this
+    /// folder. It has no conversation of its own.
+    #[arg(long, value_name = "PEER", conflicts_with_all = ["prompt", "lead"])]
+    pub(crate) host_for: Option<String>,
     /// The first words to the lead; `-` reads them from stdin.
     pub(crate) prompt: Option<String>,
 }
@@ -72,6 +76,9 @@ pub(crate) struct SessionArgs {
     /// What becomes of messages from other sessions: accept, hold, refuse or auto.
     #[arg(long, value_name = "WHAT", value_parser = ["accept", "hold", "refuse", "auto"])]
     pub(crate) inbound: Option<String>,
+    /// See [`Args::host_for`].
+    #[arg(skip)]
+    pub(crate) host_for: Option<String>,
     /// Make no scratchpad.
     #[arg(long)]
     pub(crate) no_scratchpad: bool,
@@ -79,12 +86,21 @@ pub(crate) struct SessionArgs {
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let prompt = args.prompt.as_deref().map(text_or_stdin).transpose()?.unwrap_or_default();
-    let mut session = prepare(context, &args.session, None)?;
+    let made = SessionArgs { host_for: args.host_for.clone(), ..args.session.clone() };
+    let mut session = prepare(context, &made, None)?;
     session.prompt = prompt;
     let response = context.call(Request::SessionNew { session: Box::new(session) })?;
     output::respond(context, &response, || {
         expect!(&response, Session { session });
         output::say(&session.name)?;
+        if let Some(peer) = &args.host_for {
+            output::note(&format!(
+                "workers of {peer} may run in {}; leads there start them with `host`. `coordctl stop {}` ends that",
+                line(&session.cwd),
+                line(&session.name)
+            ));
+            return Ok(());
+        }
         output::note(&format!(
             "{} session {} in {}; `coordctl attach {}` shows it",
             words::mode(session.mode),
@@ -119,7 +135,8 @@ pub(crate) fn prepare(
         return Err(Failure::usage("the configuration says `lead = \"external\"`")
             .hint("take it out; a program leads a session of its own by `coordctl mcp`"));
     }
-    let some_native = [runtime, lead_runtime].contains(&Runtime::Native);
+    let own_lead = (args.host_for.is_none()).then_some(lead_runtime);
+    let some_native = [Some(runtime), own_lead].contains(&Some(Runtime::Native));
     let model = if model.is_some() {
         model
     } else {
@@ -159,6 +176,7 @@ pub(crate) fn prepare(
         workers: args.workers.or(config.workers).unwrap_or(0),
         prompt: String::new(),
         cross_session_inbound: args.inbound.clone().unwrap_or_default(),
+        host_for: args.host_for.clone().unwrap_or_default(),
     })
 }
 

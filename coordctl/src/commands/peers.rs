@@ -34,6 +34,7 @@ fn table(peers: &[PeerView], now_ms: u64) -> Table {
             PeerKind::Claude => "Claude Code",
             PeerKind::Other => "other",
             PeerKind::Bridge => "other machine",
+            PeerKind::Host => "host",
         };
         let heard = match it.heard_ms {
             0 => String::new(),

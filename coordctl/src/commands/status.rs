@@ -95,6 +95,9 @@ fn heading(context: &Context, it: &SessionView) -> String {
     if let Some(path) = &it.scratchpad {
         push!(text, "scratchpad {}\n", line(path));
     }
+    if !it.host_for.is_empty() {
+        push!(text, "workers of {}\n", line(&it.host_for));
+    }
     if let Some(team) = &it.team {
         push!(text, "team       {}\n", line(team));
     }
@@ -138,8 +141,15 @@ fn part(it: &AgentView) -> String {
     if it.runtime == Runtime::Native {
         return part.to_owned();
     }
-    let runtime = it.runtime.as_str();
-    if part.is_empty() { runtime.to_owned() } else { format!("{part}, {runtime}") }
+    let runtime = match it.runtime {
+        // The lead of another machine's workers has no conversation here.
+        Runtime::Bridged if it.host.is_empty() => "elsewhere".to_owned(),
+        Runtime::Bridged => format!("on {}", line(&it.host)),
+        Runtime::Native | Runtime::Claude | Runtime::External | Runtime::Terminal => {
+            it.runtime.as_str().to_owned()
+        }
+    };
+    if part.is_empty() { runtime } else { format!("{part}, {runtime}") }
 }
 
 fn row(it: &AgentView, now_ms: u64) -> [String; 8] {

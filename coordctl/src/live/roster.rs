@@ -224,6 +224,7 @@ pub(crate) mod tests {
             session: "s".into(),
             role,
             runtime: proto::agent::Runtime::Native,
+            host: String::new(),
             agent_type: "worker".into(),
             description: String::new(),
             phase: if role == Role::Worker { "research".into() } else { String::new() },

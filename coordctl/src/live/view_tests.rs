@@ -30,6 +30,7 @@ fn session() -> SessionView {
         output: None,
         cross_session_inbound: "auto".into(),
         held: 0,
+        host_for: String::new(),
     }
 }
 

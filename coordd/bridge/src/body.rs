@@ -1,6 +1,7 @@
 //! What is in an envelope once it is open. JSON, so that daemons of different builds understand each other: unknown
 //! fields are left out, missing ones have a default, and an unknown kind is refused with a reason.
 
+use proto::agent::{RunOutcome, Runtime};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -42,6 +43,31 @@ pub(crate) enum Says {
         #[serde(default)]
         reason: String,
     },
+    /// Something to read for a worker that runs with the receiver.
+    Work {
+        agent: String,
+        #[serde(default)]
+        name: String,
+        #[serde(default)]
+        description: String,
+        #[serde(default)]
+        phase: String,
+        #[serde(default)]
+        runtime: Option<Runtime>,
+        #[serde(default)]
+        is_task: bool,
+        text: String,
+        #[serde(default)]
+        summary: String,
+    },
+    /// Such a worker is to be stopped.
+    Stop {
+        agent: String,
+        #[serde(default)]
+        by: String,
+    },
+    /// A run of such a worker has ended.
+    Ended { agent: String, outcome: RunOutcome },
 }
 
 /// What became of a message after its daemon had it.
@@ -102,6 +128,8 @@ pub(crate) struct Told {
     pub(crate) cwd: String,
     #[serde(default)]
     pub(crate) state: String,
+    #[serde(default)]
+    pub(crate) hosts: bool,
 }
 
 /// As much of a text as is kept of what others say for people to read.

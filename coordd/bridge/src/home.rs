@@ -13,7 +13,7 @@ pub(crate) enum FromHome {
     /// It is away: nothing can be brought.
     Away,
     /// A row for another daemon.
-    Row { to: Fingerprint, id: u64, expires_ms: u64, row: body::Row },
+    Row { to: Fingerprint, id: u64, expires_ms: u64, row: Box<body::Row> },
     /// Which sessions each peer may write to.
     Announce { sessions: BTreeMap<Fingerprint, Vec<body::Told>> },
     /// What it decided about what was brought.

@@ -213,7 +213,7 @@ fn ordered(order: Order) -> Option<FromHome> {
         Order::Begin { epoch } => Some(FromHome::Met { epoch }),
         Order::Carry { id, peer, expires_ms, row } => {
             let to = Fingerprint::parse(&peer)?;
-            Some(FromHome::Row { to, id, expires_ms, row: outward(row) })
+            Some(FromHome::Row { to, id, expires_ms, row: Box::new(outward(*row)) })
         }
         Order::Announce { sessions } => {
             let told = |it: wire::RemoteView| body::Told {
@@ -221,6 +221,7 @@ fn ordered(order: Order) -> Option<FromHome> {
                 name: it.name,
                 cwd: it.cwd,
                 state: it.state,
+                hosts: it.hosts,
             };
             let sessions = sessions.into_iter().filter_map(|(peer, sessions)| {
                 Some((Fingerprint::parse(&peer)?, sessions.into_iter().map(told).collect()))
@@ -243,6 +244,11 @@ fn outward(row: wire::Row) -> body::Row {
             };
             Says::Status { of, verdict, reason }
         }
+        wire::Says::Work { agent, name, description, phase, runtime, is_task, text, summary } => {
+            Says::Work { agent, name, description, phase, runtime, is_task, text, summary }
+        }
+        wire::Says::Stop { agent, by } => Says::Stop { agent, by },
+        wire::Says::Ended { agent, outcome } => Says::Ended { agent, outcome },
     };
     body::Row { to, from, name, bypasses, message, says }
 }
@@ -260,6 +266,11 @@ fn inward(row: body::Row) -> wire::Row {
             };
             wire::Says::Status { of, verdict, reason }
         }
+        Says::Work { agent, name, description, phase, runtime, is_task, text, summary } => {
+            wire::Says::Work { agent, name, description, phase, runtime, is_task, text, summary }
+        }
+        Says::Stop { agent, by } => wire::Says::Stop { agent, by },
+        Says::Ended { agent, outcome } => wire::Says::Ended { agent, outcome },
     };
     wire::Row { to, from, name, bypasses, message, says }
 }
@@ -296,6 +307,7 @@ fn view(it: Report) -> wire::BridgeView {
                 name: it.name,
                 cwd: it.cwd,
                 state: it.state,
+                hosts: it.hosts,
             })
             .collect(),
     });

@@ -16,6 +16,7 @@
 //! Who was stopped or given up is *parked*: what coordd itself tells it (how runs ended, what came back) waits in its mailbox
 //! without waking it, until a user or an agent speaks to it or its session is resumed.
 
+use crate::host::{self, Far};
 use crate::id::{AgentId, MessageId, SessionId};
 use crate::name::Name;
 use crate::role::Role;
@@ -83,6 +84,12 @@ pub struct Agent {
     /// Bytes in those messages.
     #[serde(default)]
     pub mailbox_bytes: u64,
+    /// Its other end, where it belongs to two machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<Far>,
+    /// What is to drive it there, where the call that made it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_runtime: Option<Runtime>,
     /// Whether it was stopped or given up, and nobody has spoken to it since: what coordd itself put into its mailbox stays there,
     /// and wakes it no more.
     #[serde(default)]
@@ -102,6 +109,9 @@ pub enum Runtime {
     External,
     /// Claude Code in a terminal, which its user starts and ends; see [`crate::terminal`].
     Terminal,
+    /// Whatever another machine runs it with: a worker there, or the lead of the workers that this machine runs for another; see
+    /// [`crate::host`].
+    Bridged,
 }
 
 impl Runtime {
@@ -201,6 +211,13 @@ pub struct Outcome {
     pub usage: Usage,
 }
 
+impl Outcome {
+    /// Of a run that says nothing itself.
+    pub(crate) fn silent(status: Status, class: Option<Class>, reason: String) -> Self {
+        Self { status, class, reason, result: String::new(), usage: Usage::default() }
+    }
+}
+
 /// How a run ended, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -250,10 +267,19 @@ impl Agent {
         self.runtime == Runtime::External
     }
 
+    /// Whether it is for coordd to start it. A program of the user's comes when the user starts it, and its mail waits until then.
+    pub(crate) fn is_started_here(&self) -> bool {
+        match self.runtime {
+            Runtime::Native | Runtime::Claude => true,
+            Runtime::External | Runtime::Terminal | Runtime::Bridged => false,
+        }
+    }
+
     /// Whether it works, waits for a place, or is being ended.
     pub fn is_active(&self) -> bool {
         match self.life {
-            // Its process is none of ours: it works while a run is open.
+            // Its process is none of ours: it works while a run is open, and on another machine from when it is asked to.
+            Life::Down if host::is_hosted(self) => self.owes_outcome() || !self.mailbox.is_empty(),
             Life::Down => self.runtime == Runtime::Terminal && self.run_is_open(),
             Life::Up if self.is_external() => false,
             Life::Waiting | Life::Stopping { .. } => true,

@@ -6,6 +6,7 @@
 
 use crate::denial::Denial;
 use crate::handing;
+use crate::host::{self, guest};
 use crate::id::{MessageId, PeerId, SessionId};
 use crate::input::{Credentials, Says};
 use crate::live::Caller;
@@ -258,6 +259,9 @@ pub(crate) fn told(
     if daemon_of(it).is_none() {
         return;
     }
+    if it.is_of_host() {
+        return host::told(durable, live, step, now, it, &fate);
+    }
     match fate {
         Fate::Taken => handing::moved(step, now, it, State::Delivered, ""),
         Fate::Refused(why) => {
@@ -284,9 +288,16 @@ fn expired(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, it
 
 /// What waited for too long expires here too: the bridge may be switched off.
 pub(crate) fn expire(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
-    let before = now.wall_ms.saturating_sub(limits::BRIDGE_KEPT_MS + limits::FORGET_EVERY_MS);
-    for it in durable.outbox.carried().filter(|it| it.accepted_ms < before) {
-        expired(durable, live, step, now, it);
+    for it in durable.outbox.carried() {
+        let before = now.wall_ms.saturating_sub(it.kept_ms() + limits::FORGET_EVERY_MS);
+        if it.accepted_ms >= before {
+            continue;
+        }
+        if it.is_of_host() {
+            host::told(durable, live, step, now, it, &Fate::Expired);
+        } else {
+            expired(durable, live, step, now, it);
+        }
     }
 }
 
@@ -296,7 +307,7 @@ pub(crate) fn bring(
     live: &mut Live,
     step: &mut Step,
     now: &Moment,
-    it: Brought,
+    mut it: Brought,
 ) -> Decision {
     if live.is_ending() || live.disk_full {
         return Decision::Later;
@@ -311,7 +322,7 @@ pub(crate) fn bring(
         verified: true,
         message: shortened(&it.message),
     };
-    match it.says {
+    match core::mem::replace(&mut it.says, Says::NotifyWhenIdle) {
         Says::Words { text, summary } => {
             let words = Words { text, summary };
             words_for(durable, live, step, now, (&it.to, &it.peer), &from, words)
@@ -320,6 +331,7 @@ pub(crate) fn bring(
             handing::status(durable, live, step, now, &from, &of, verdict, &reason);
             Decision::Taken
         }
+        Says::Host(told) => guest::bring(durable, live, step, now, &it, from, told),
         Says::NotifyWhenIdle | Says::Idle { .. } => {
             Decision::Refused("this is not said between machines".to_owned())
         }

@@ -133,6 +133,18 @@ pub enum Denial {
         /// The daemon's fingerprint.
         peer: String,
     },
+    /// No machine of that name takes workers.
+    NoSuchHost {
+        /// What was given.
+        given: String,
+        /// What could be, as far as machines have told.
+        known: Vec<String>,
+    },
+    /// The session is for workers of another machine, and nobody reads there.
+    IsHost {
+        /// Its name.
+        session: String,
+    },
     /// Another session does not take the message.
     NotTaken {
         /// Why.

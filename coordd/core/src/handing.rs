@@ -4,9 +4,9 @@ use crate::effect::Event;
 use crate::id::{MessageId, SessionId};
 use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Outside, Sender, State};
-use crate::outgoing::{Outgoing, Verdict};
+use crate::outgoing::{self, Outgoing, Verdict};
 use crate::outside::shortened;
-use crate::{Durable, Effect, Live, Moment, Record, Step, limits};
+use crate::{Durable, Effect, Live, Moment, Record, Step, host, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -47,7 +47,8 @@ pub(crate) fn moved(step: &mut Step, now: &Moment, it: &Outgoing, state: State, 
         reason: reason.to_owned(),
         at_ms: now.wall_ms,
     });
-    if it.from != Sender::System {
+    // A worker's mail has a receipt of its own.
+    if it.from != Sender::System && !matches!(it.kind, outgoing::Kind::Work { .. }) {
         let session = it.session.clone().unwrap_or_else(|| SessionId(String::new()));
         publish(step, &session, it.id, state);
     }
@@ -76,6 +77,9 @@ pub(crate) fn status(
     reason: &str,
 ) {
     let Some(it) = meant(durable, from, of) else { return };
+    if matches!(it.kind, outgoing::Kind::Work { .. }) {
+        return host::status(durable, live, step, now, it, verdict, reason);
+    }
     let (state, words) = match verdict {
         Verdict::Held if it.state == State::Held => return,
         Verdict::Consumed => return moved(step, now, it, State::Consumed, ""),

@@ -1,6 +1,7 @@
 //! What can happen to the core.
 
 use crate::agent::{Outcome, Process};
+use crate::host;
 use crate::id::{AgentId, MessageId, PeerId, SessionId};
 use crate::message::Outside;
 use crate::name::Name;
@@ -193,6 +194,8 @@ pub enum Says {
         /// Its last words.
         detail: String,
     },
+    /// About a worker that belongs to two machines; it comes over the bridge alone.
+    Host(host::Told),
 }
 
 /// What an agent process says to prove who it is.

@@ -28,6 +28,7 @@ pub mod denial;
 pub mod durable;
 pub mod effect;
 mod handing;
+pub mod host;
 pub mod id;
 pub mod input;
 pub mod lifecycle;

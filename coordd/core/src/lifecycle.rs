@@ -3,6 +3,7 @@
 use crate::agent::{Agent, Class, LastRun, Life, Outcome, Status};
 use crate::denial::Denial;
 use crate::effect::{Event, Order};
+use crate::host::guest;
 use crate::id::AgentId;
 use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Message, Sender, State, without_result};
@@ -50,7 +51,9 @@ pub(crate) fn end_run(
     if outcome.status != Status::Completed {
         give_back_tasks(durable, step, agent);
     }
-    if !is_waited_for(durable, agent, run) {
+    if let Some(far) = guest::far_lead(agent) {
+        guest::tell_end(durable, step, now, agent, far, outcome);
+    } else if !is_waited_for(durable, agent, run) {
         notify_lead(durable, live, step, now, agent, run, outcome, thin);
     }
 }
@@ -223,13 +226,7 @@ pub(crate) fn waits_for_user(durable: &Durable, agent: &Agent, keep_mail: bool) 
 
 /// The outcome of a run that somebody ended from outside.
 pub(crate) fn killed(by: &str) -> Outcome {
-    Outcome {
-        status: Status::Killed,
-        class: None,
-        reason: format!("by {by}"),
-        result: String::new(),
-        usage: crate::agent::Usage::default(),
-    }
+    Outcome::silent(Status::Killed, None, format!("by {by}"))
 }
 
 /// The end of a process, as the shell saw it.
@@ -370,13 +367,7 @@ fn give_up(
         let event = Event::Warning(text);
         step.effect(Effect::Publish { session: agent.session.clone(), event });
     }
-    let outcome = Outcome {
-        status: Status::Failed,
-        class: Some(class),
-        reason,
-        result: String::new(),
-        usage: crate::agent::Usage::default(),
-    };
+    let outcome = Outcome::silent(Status::Failed, Some(class), reason);
     end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
 }
 

@@ -96,6 +96,8 @@ pub const BRIDGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const BRIDGE_WINDOW_MAX: usize = 64;
 /// How long a message waits for a machine that is away: as long as receipts are kept.
 pub const BRIDGE_KEPT_MS: u64 = RECEIPT_KEPT_MS;
+/// How long the end of a run waits for the machine of its lead: a season, since it is what the work was done for.
+pub const HOST_END_KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1_000;
 /// Other daemons that one session may exchange messages with: they are in the session's record.
 pub const BRIDGED_MAX: usize = 64;
 

@@ -7,7 +7,7 @@ use crate::id::{AgentId, MessageId};
 use crate::message::{Kind, Message, Sender, State};
 use crate::outgoing::Verdict;
 use crate::planted::{Bug, is_planted};
-use crate::{Durable, Effect, Live, Moment, Record, Step, limits, outside};
+use crate::{Durable, Effect, Live, Moment, Record, Step, host, limits, outside};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -77,6 +77,7 @@ pub(crate) fn accept(
     let event = Event::MessageChanged { message: id, state: State::Accepted };
     step.effect(Effect::Publish { session: to.session.clone(), event });
     live.touch(&to.id);
+    host::carry(numbers, step, now, to, id);
     id
 }
 

@@ -9,9 +9,10 @@
 //!
 //! The text is dropped once it is handed over. What coordd itself says (a status, a notice) leaves no receipt.
 
-use crate::Moment;
-use crate::id::{MessageId, SessionId};
+use crate::agent::Outcome;
+use crate::id::{AgentId, MessageId, SessionId};
 use crate::message::{Sender, State};
+use crate::{Moment, limits};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,25 @@ pub enum Kind {
         /// Since when.
         at_ms: u64,
     },
+    /// Something to read for a worker on another machine. The text is the message's own.
+    Work {
+        /// The worker.
+        agent: AgentId,
+        /// The message, in its mailbox.
+        message: MessageId,
+    },
+    /// Such a worker is to be stopped; the text is by whom.
+    Stop {
+        /// The worker.
+        agent: AgentId,
+    },
+    /// A run of a worker of another machine's has ended; the text is its result.
+    Ended {
+        /// The worker's id there.
+        agent: String,
+        /// How; without its result.
+        outcome: Outcome,
+    },
 }
 
 /// What one side says of the other's message.
@@ -98,6 +118,14 @@ impl Outgoing {
         if self.is_carried() { self.to.clone() } else { alloc::format!("uds:{}", self.to) }
     }
 
+    /// Whether it is about a worker that belongs to two machines.
+    pub(crate) fn is_of_host(&self) -> bool {
+        match self.kind {
+            Kind::Work { .. } | Kind::Stop { .. } | Kind::Ended { .. } => true,
+            Kind::Words { .. } | Kind::Status { .. } | Kind::Idle { .. } => false,
+        }
+    }
+
     /// Whether it goes over the bridge.
     pub(crate) fn is_carried(&self) -> bool {
         self.to.starts_with("bridge:")
@@ -108,9 +136,23 @@ impl Outgoing {
         self.ended_ms.or(self.delivered_ms).unwrap_or(self.accepted_ms)
     }
 
-    /// Whether nothing is expected of it any more, and has not been since then.
+    /// Whether nothing is expected of it any more, and has not been since then. What a worker is to read is waited for.
     pub(crate) fn is_older_than(&self, before_ms: u64) -> bool {
-        self.state != State::Accepted && self.last_ms() < before_ms
+        let is_over = self.state.is_final()
+            || (self.state != State::Accepted && !matches!(self.kind, Kind::Work { .. }));
+        is_over && self.last_ms() < before_ms
+    }
+
+    /// How long it waits for a machine that is away: finished work waits longer.
+    pub fn kept_ms(&self) -> u64 {
+        match self.kind {
+            Kind::Ended { .. } => limits::HOST_END_KEPT_MS,
+            Kind::Words { .. }
+            | Kind::Status { .. }
+            | Kind::Idle { .. }
+            | Kind::Work { .. }
+            | Kind::Stop { .. } => limits::BRIDGE_KEPT_MS,
+        }
     }
 }
 

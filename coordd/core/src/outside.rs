@@ -6,6 +6,7 @@
 use crate::agent::{Agent, Life};
 use crate::effect::Event;
 use crate::handing::{self, publish};
+use crate::host::guest;
 use crate::id::{MessageId, SessionId};
 use crate::input::Says;
 use crate::mailbox::{self, Draft, Numbers};
@@ -43,6 +44,8 @@ pub(crate) fn heard(
             handing::is_idle(durable, live, step, now, from, &of, &detail);
             true
         }
+        // Nothing of the kind comes by a socket.
+        Says::Host(_) => true,
     }
 }
 
@@ -101,6 +104,9 @@ pub(crate) fn arrive(
     from: &Outside,
     words: Words,
 ) -> Result<Arrived, String> {
+    if guest::hosts(session) {
+        return Err(format!("session {} is for workers; nobody reads there", session.name));
+    }
     let inbound = session.inbound_from(from);
     if inbound == Inbound::Refuse {
         return Err(format!("session {} takes no messages from outside", session.name));
@@ -184,7 +190,11 @@ pub(crate) fn give_back(
     reason: &str,
 ) {
     if let Sender::Outside(from) = &message.from {
-        tell(durable, step, now, Some(&message.session), from, verdict, reason);
+        // What becomes of a guest's mail is part of its run, which the other machine keeps account of.
+        let to = durable.agents.get(&message.to);
+        let surely = to.is_some_and(|it| guest::far_lead(it).is_some());
+        let session = Some(&message.session);
+        tell_of(durable, step, now, session, from, (verdict, reason), surely);
     }
 }
 
@@ -203,27 +213,40 @@ pub(crate) fn tell(
     verdict: Verdict,
     reason: &str,
 ) {
+    tell_of(durable, step, now, session, to, (verdict, reason), false);
+}
+
+fn tell_of(
+    durable: &Durable,
+    step: &mut Step,
+    now: &Moment,
+    session: Option<&SessionId>,
+    to: &Outside,
+    (verdict, reason): (Verdict, &str),
+    surely: bool,
+) {
     if !to.message.is_empty() {
         let kind = outgoing::Kind::Status { of: to.message.clone(), verdict };
-        say(durable, step, now, session, to, kind, reason);
+        say(durable, step, now, session, to, (kind, reason), surely);
     }
 }
 
-/// Something that coordd itself says. It is best effort: with too much on its way it is left out.
+/// Something that coordd itself says. Unless it must be, it is best effort: with too much on its way it is left out.
 fn say(
     durable: &Durable,
     step: &mut Step,
     now: &Moment,
     session: Option<&SessionId>,
     to: &Outside,
-    kind: outgoing::Kind,
-    text: &str,
+    (kind, text): (outgoing::Kind, &str),
+    surely: bool,
 ) {
     let said_now = step.records.iter().filter(|it| matches!(it, Record::OutgoingPut { .. }));
     let open = durable.outbox.open_len() + said_now.count();
     let is_carried = to.address.starts_with("bridge:");
     let to = if is_carried {
-        Some(to.address.as_str()).filter(|_| bridge::has_room(durable, step, text.len()).is_ok())
+        Some(to.address.as_str())
+            .filter(|_| surely || bridge::has_room(durable, step, text.len()).is_ok())
     } else {
         path_of(&to.address).filter(|_| open < limits::OUTGOING_OPEN_MAX)
     };
@@ -295,7 +318,7 @@ pub(crate) fn tell_watchers(durable: &Durable, step: &mut Step, now: &Moment, le
     let at_ms = last.map_or(now.wall_ms, |it| it.ended_ms);
     for watcher in &session.watchers {
         let kind = outgoing::Kind::Idle { of: watcher.message.clone(), at_ms };
-        say(durable, step, now, Some(&session.id), watcher, kind, &words);
+        say(durable, step, now, Some(&session.id), watcher, (kind, &words), false);
     }
     step.record(Record::WatchersTold { session: session.id.clone() });
 }

@@ -69,6 +69,9 @@ pub struct Session {
     /// What it may exchange with other daemons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bridged: Vec<Allowed>,
+    /// The daemon whose workers it is for; see [`crate::host`]. Such a session has no conversation of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_for: Option<String>,
     /// Who is to be told, once, when the lead has nothing to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watchers: Vec<Outside>,

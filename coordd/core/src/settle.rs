@@ -4,7 +4,7 @@
 //! | agent | and | then |
 //! |---|---|---|
 //! | in a terminal | its session is live, and it has mail that is not in its inbox | the inbox is served |
-//! | `Down`, not parked, not external | its session is live, and it has mail or a run in the middle | `Waiting` |
+//! | `Down`, not parked, started from here | its session is live, and it has mail or a run in the middle | `Waiting` |
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
 //! | `Up` or `Down`, a lead | it has neither mail nor a run, and somebody outside wants to know | they are told |
@@ -80,8 +80,7 @@ fn should_wake(durable: &Durable, live: &Live, agent: &Agent) -> bool {
         durable.sessions.get(&agent.session).is_some_and(|it| it.state == SessionState::Live);
     let wants = !agent.mailbox.is_empty() || agent.run_is_open();
     let is_parked = agent.parked && !is_planted(Bug::A13);
-    // A program of the user's comes when the user starts it; its mail waits.
-    is_live && !live.is_ending() && !is_parked && !agent.is_external() && wants
+    is_live && !live.is_ending() && !is_parked && agent.is_started_here() && wants
 }
 
 fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, agent: &Agent) {

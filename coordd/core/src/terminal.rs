@@ -184,13 +184,7 @@ pub(crate) fn seen(
     step.record(Record::TerminalSeen { agent: agent.id.clone(), process });
     if is_gone && agent.run_is_open() {
         let reason = "its terminal was closed in the middle of its work".to_owned();
-        let failed = Outcome {
-            status: Status::Failed,
-            class: Some(Class::Adjust),
-            reason,
-            result: String::new(),
-            usage: Usage::default(),
-        };
+        let failed = Outcome::silent(Status::Failed, Some(Class::Adjust), reason);
         lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, failed);
     }
     lifecycle::publish_life(step, agent, Life::Down, "");

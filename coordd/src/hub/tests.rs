@@ -132,6 +132,7 @@ async fn status_says_what_agents_are_doing() {
         session: "s".into(),
         role: proto::agent::Role::Lead,
         runtime: proto::agent::Runtime::Native,
+        host: String::new(),
         agent_type: String::new(),
         description: String::new(),
         phase: String::new(),

@@ -292,6 +292,7 @@ mod tests {
                 Line::Said(from, Says::Words { text, .. }) => format!("{}: {text}", from.name),
                 Line::Said(_, Says::NotifyWhenIdle) => "notify".to_owned(),
                 Line::Said(_, Says::Idle { .. }) => "idle".to_owned(),
+                Line::Said(_, Says::Host(_)) => "host".to_owned(),
                 Line::Said(_, Says::Status { verdict, .. }) => format!("{verdict:?}"),
             };
             recorded(name).iter().filter_map(|it| read(&it.to_string()).map(kind)).collect()

@@ -72,6 +72,8 @@ fn lines_of(it: &Saying) -> String {
             claude::status(&it.from, &it.wire_id, of, *verdict, &it.text)
         }
         Kind::Idle { of, at_ms } => claude::idle(&it.from, &it.wire_id, of, *at_ms, &it.text),
+        // These go over the bridge.
+        Kind::Work { .. } | Kind::Stop { .. } | Kind::Ended { .. } => String::new(),
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use coordd_core::Core;
+use coordd_core::agent::Outcome;
 use coordd_core::bridge::{self, Brought, PeerReport, Remote, Report};
-use coordd_core::id::MessageId;
+use coordd_core::host::{Told, Work};
+use coordd_core::id::{AgentId, MessageId};
 use coordd_core::input;
-use coordd_core::message::Sender;
+use coordd_core::message::{self, Sender};
 use coordd_core::outgoing::{Kind, Outgoing, Verdict};
 use coordd_core::request::Request;
 use proto::bridge as wire;
@@ -36,6 +38,16 @@ pub(super) fn brought(peer: String, peer_name: String, row: wire::Row) -> Reques
         wire::Says::Words { text, summary } => input::Says::Words { text, summary },
         wire::Says::Status { of, verdict, reason } => {
             input::Says::Status { of, verdict: core_verdict(verdict), reason }
+        }
+        wire::Says::Work { agent, name, description, phase, runtime, is_task, text, summary } => {
+            let runtime = runtime.map(super::request::runtime);
+            let work = Work { agent, name, description, phase, runtime, is_task, text, summary };
+            input::Says::Host(Told::Work(Box::new(work)))
+        }
+        wire::Says::Stop { agent, by } => input::Says::Host(Told::Stop { agent, by }),
+        wire::Says::Ended { agent, outcome } => {
+            let outcome = super::core_outcome(outcome);
+            input::Says::Host(Told::Ended { agent, outcome })
         }
     };
     Request::BridgeBring(Brought { peer, peer_name, to, from, name, bypasses, message, says })
@@ -80,7 +92,8 @@ pub(super) fn report(it: wire::BridgeView) -> Request {
 }
 
 fn remote(it: wire::RemoteView) -> Remote {
-    Remote { session: it.session, name: it.name, cwd: it.cwd, state: it.state }
+    let wire::RemoteView { session, name, cwd, state, hosts } = it;
+    Remote { session, name, cwd, state, hosts }
 }
 
 pub(super) fn decided(it: bridge::Decision) -> Response {
@@ -130,6 +143,7 @@ fn remote_view(it: &Remote) -> wire::RemoteView {
         name: it.name.clone(),
         cwd: it.cwd.clone(),
         state: it.state.clone(),
+        hosts: it.hosts,
     }
 }
 
@@ -139,8 +153,12 @@ pub(crate) fn peers(core: &Core) -> impl Iterator<Item = PeerView> {
         peer.sessions.iter().map(|it| PeerView {
             id: it.session.clone(),
             name: format!("{}@{}", it.name, peer.name),
-            kind: PeerKind::Bridge,
-            address: format!("bridge:{}/{}", peer.fingerprint, it.session),
+            kind: if it.hosts { PeerKind::Host } else { PeerKind::Bridge },
+            address: if it.hosts {
+                format!("{}/{}", peer.name, it.name)
+            } else {
+                format!("bridge:{}/{}", peer.fingerprint, it.session)
+            },
             state: it.state.clone(),
             cwd: it.cwd.clone(),
             heard_ms: peer.heard_ms,
@@ -160,6 +178,7 @@ pub(crate) fn announce(core: &Core) -> wire::Order {
                 name: it.name,
                 cwd: it.cwd,
                 state: it.state,
+                hosts: session.host_for.as_ref() == Some(&allowed.peer),
             };
             sessions.entry(allowed.peer.clone()).or_default().push(told);
         }
@@ -170,6 +189,22 @@ pub(crate) fn announce(core: &Core) -> wire::Order {
 /// The other daemon and the session there that an outgoing message is for.
 fn address(it: &Outgoing) -> Option<(&str, &str)> {
     it.to.strip_prefix("bridge:")?.split_once('/')
+}
+
+/// A message of a worker's mailbox, with what the worker is made of. Nothing if the message has come to its end.
+fn work(core: &Core, agent: &AgentId, message: MessageId) -> Option<wire::Says> {
+    let agent = core.durable.agents.get(agent)?;
+    let it = core.durable.messages.get(&message).filter(|it| !it.state.is_final())?;
+    Some(wire::Says::Work {
+        agent: agent.id.to_string(),
+        name: agent.name.to_string(),
+        description: agent.description.clone(),
+        phase: agent.phase.clone(),
+        runtime: agent.far_runtime.map(view::runtime),
+        is_task: it.kind == message::Kind::Prompt,
+        text: it.text.clone(),
+        summary: it.summary.clone(),
+    })
 }
 
 /// A message for another machine, or nothing if its text is gone.
@@ -188,6 +223,13 @@ pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
         },
         // Nobody on another machine can ask for it.
         Kind::Idle { .. } => return None,
+        Kind::Work { agent, message } => work(core, agent, *message)?,
+        Kind::Stop { agent } => wire::Says::Stop { agent: agent.to_string(), by: it.text.clone() },
+        Kind::Ended { agent, outcome } => {
+            let result = it.text.clone();
+            let outcome = super::outcome(&Outcome { result, ..outcome.clone() });
+            wire::Says::Ended { agent: agent.clone(), outcome }
+        }
     };
     let name = match (&it.from, session) {
         (Sender::User, _) | (_, None) => "user".to_owned(),
@@ -203,6 +245,6 @@ pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
         message: it.wire_id.clone(),
         says,
     };
-    let expires_ms = it.accepted_ms.saturating_add(coordd_core::limits::BRIDGE_KEPT_MS);
-    Some(wire::Order::Carry { id: id.0, peer: peer.to_owned(), expires_ms, row })
+    let expires_ms = it.accepted_ms.saturating_add(it.kept_ms());
+    Some(wire::Order::Carry { id: id.0, peer: peer.to_owned(), expires_ms, row: Box::new(row) })
 }

@@ -2,6 +2,7 @@
 
 use super::{status, usage, view};
 use coordd_core::agent::{LastRun, Outcome};
+use coordd_core::host;
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::message::{Kind, Message, Outside, Sender};
 use coordd_core::{Core, lifecycle};
@@ -31,7 +32,10 @@ fn read_as(core: &Core, message: &Message) -> (Origin, String) {
             Sender::Agent(_) | Sender::System => {
                 (Origin::Agent { name: view::sender(core, &message.from) }, message.text.clone())
             }
-            // Nobody outside may give a task.
+            // Nobody outside may give a task, but to a worker that runs here for another machine.
+            Sender::Outside(from) if is_guest(core, message) => {
+                (Origin::Agent { name: view::outside_name(from) }, message.text.clone())
+            }
             Sender::Outside(from) => outside(from, &message.text),
         },
         Kind::ShutdownRequest { .. } => {
@@ -68,6 +72,11 @@ fn from_agent(core: &Core, message: &Message, text: &str) -> (Origin, String) {
     match &message.from {
         Sender::User => (Origin::User {}, text.to_owned()),
         Sender::System => (Origin::System {}, text.to_owned()),
+        Sender::Outside(from) if is_guest(core, message) => {
+            let name = view::outside_name(from);
+            let framed = render_agent_message(&name, &message.summary, text);
+            (Origin::Agent { name }, framed)
+        }
         Sender::Outside(from) => outside(from, text),
         Sender::Agent(_) => {
             let name = view::sender(core, &message.from);
@@ -75,6 +84,11 @@ fn from_agent(core: &Core, message: &Message, text: &str) -> (Origin, String) {
             (Origin::Agent { name }, framed)
         }
     }
+}
+
+/// Whether the receiver runs here for another machine, so that who speaks from there is its lead.
+fn is_guest(core: &Core, message: &Message) -> bool {
+    core.durable.agents.get(&message.to).is_some_and(|it| host::far_lead(it).is_some())
 }
 
 /// Words from outside carry where they come from, and no authority.

@@ -106,6 +106,22 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::Forbidden, format!("session `{session}` may not write to {peer}"))
                 .hint(format!("only its user can allow it: coordctl bridge allow {session} {peer}"))
         }
+        Denial::NoSuchHost { given, known } => {
+            let known = if known.is_empty() {
+                "no machine that is there takes workers of this one; on the other machine: coordctl \
+                 new --host-for PEER --cwd CHECKOUT"
+                    .to_owned()
+            } else {
+                format!("give one of: {}", list(known))
+            };
+            say(Code::NotFound, format!("`{given}` names no place for workers of this session"))
+                .hint(known)
+        }
+        Denial::IsHost { session } => say(
+            Code::State,
+            format!("session `{session}` runs workers for another machine; nobody reads there"),
+        )
+        .hint(format!("coordctl status {session} shows its workers")),
         Denial::NotTaken { why } => say(Code::State, format!("the message was not taken: {why}"))
             .hint("its user can change that with `coordctl inbound`"),
         Denial::NoOpenRequest { given } => {

@@ -32,7 +32,9 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
                 agent: agent.to_string(),
                 name: of.name.to_string(),
                 state: match life {
-                    Life::Down if of.runtime == Runtime::Terminal => view::agent_state(core, of),
+                    Life::Down if matches!(of.runtime, Runtime::Terminal | Runtime::Bridged) => {
+                        view::agent_state(core, of)
+                    }
                     Life::Down => AgentState::Stopped,
                     Life::Waiting => AgentState::Waiting,
                     Life::Stopping { .. } => AgentState::Stopping,

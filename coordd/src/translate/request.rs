@@ -62,6 +62,7 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
             subagent_type: agent.subagent_type,
             name: agent.name,
             runtime: agent.runtime.map(runtime),
+            host: agent.host,
             model: agent.model,
             phase: agent.phase,
             wait: agent.wait,
@@ -147,17 +148,19 @@ fn new_session(
         worker_run_ms: u64::from(wire.run_s) * 1_000,
         workers: wire.workers,
         prompt: wire.prompt,
+        host_for: wire.host_for,
         bypasses: wire.permissions.mode == "bypassPermissions",
         inbound: inbound(&wire.cross_session_inbound)?,
     })
 }
 
-fn runtime(wire: proto::agent::Runtime) -> Runtime {
+pub(super) fn runtime(wire: proto::agent::Runtime) -> Runtime {
     match wire {
         proto::agent::Runtime::Native => Runtime::Native,
         proto::agent::Runtime::Claude => Runtime::Claude,
         proto::agent::Runtime::External => Runtime::External,
         proto::agent::Runtime::Terminal => Runtime::Terminal,
+        proto::agent::Runtime::Bridged => Runtime::Bridged,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Facts, class, status, usage};
 use coordd_core::agent::{Agent, Life, Runtime};
+use coordd_core::host;
 use coordd_core::mode::Mode;
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
@@ -46,6 +47,7 @@ pub(crate) fn runtime(it: Runtime) -> wire::Runtime {
         Runtime::Claude => wire::Runtime::Claude,
         Runtime::External => wire::Runtime::External,
         Runtime::Terminal => wire::Runtime::Terminal,
+        Runtime::Bridged => wire::Runtime::Bridged,
     }
 }
 
@@ -96,7 +98,9 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
         runtime: runtime(it.runtime),
         scratchpad: it.scratchpad.clone().filter(|path| !path.is_empty()),
         team: core.durable.team_of(&it.id).map(|team| team.name.to_string()),
-        running: count(&|agent| agent.is_active() && agent.has_process()),
+        running: count(&|agent| {
+            agent.is_active() && (agent.has_process() || host::is_hosted(agent))
+        }),
         waiting: count(&|agent| agent.life == Life::Waiting),
         agents: count(&|_| true),
         questions: u32::try_from(open).unwrap_or(u32::MAX),
@@ -104,7 +108,15 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
         output: it.output.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Json),
         cross_session_inbound: inbound(it.inbound).to_owned(),
         held: u32::try_from(held_in(core, it)).unwrap_or(u32::MAX),
+        host_for: it.host_for.as_deref().map(|it| machine(core, it)).unwrap_or_default(),
     }
+}
+
+/// What the user calls another daemon, as far as the bridge has said, else its fingerprint.
+fn machine(core: &Core, fingerprint: &str) -> String {
+    let peers = &core.live.bridge.report.peers;
+    let known = peers.iter().find(|it| it.fingerprint == fingerprint);
+    known.map_or_else(|| fingerprint.to_owned(), |it| it.name.clone())
 }
 
 fn held_in(core: &Core, it: &Session) -> usize {
@@ -153,6 +165,8 @@ pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
             (Some(_), false) => AgentState::Idle,
             (None, false) => AgentState::Stopped,
         },
+        Life::Down if host::is_hosted(it) && it.run_is_open() => AgentState::Running,
+        Life::Down if host::is_hosted(it) && it.is_active() => AgentState::Waiting,
         Life::Down => AgentState::Stopped,
         Life::Waiting => AgentState::Waiting,
         Life::Stopping { .. } => AgentState::Stopping,
@@ -173,6 +187,12 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         session: it.session.to_string(),
         role: role(it.role),
         runtime: runtime(it.runtime),
+        host: it
+            .far
+            .as_ref()
+            .filter(|_| host::is_hosted(it))
+            .map(|it| machine(core, &it.peer))
+            .unwrap_or_default(),
         agent_type: it.agent_type.clone(),
         description: it.description.clone(),
         phase: it.phase.clone(),

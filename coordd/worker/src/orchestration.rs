@@ -148,7 +148,7 @@ impl Verb {
 
     fn check(self, input: &Value, audience: Audience<'_>) -> Result<(), BadInput> {
         let later = match self {
-            Self::Agent => &["isolation", "files", "access", "host"][..],
+            Self::Agent => &["isolation", "files", "access"][..],
             Self::ListPeers
             | Self::SendMessage
             | Self::StructuredOutput
@@ -192,6 +192,7 @@ impl Verb {
             subagent_type: it.subagent_type,
             name: it.name,
             runtime: it.runtime,
+            host: it.host,
             model: it.model,
             phase: it.phase,
             wait,
@@ -231,6 +232,8 @@ struct AgentInput {
     phase: String,
     #[serde(default)]
     runtime: Option<Runtime>,
+    #[serde(default)]
+    host: String,
     #[serde(default)]
     run_in_background: bool,
 }

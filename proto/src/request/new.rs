@@ -54,6 +54,10 @@ pub struct NewSession {
     /// What becomes of messages from outside: `accept`, `hold`, `refuse`; empty or `auto` for by what both sides may do (M-8).
     #[serde(default)]
     pub cross_session_inbound: String,
+    /// The other daemon, by its name here or its fingerprint, whose workers the session is for; empty for a session of its own. It
+    /// has no conversation then, and starts workers when leads there ask for them with [`NewAgent::host`].
+    #[serde(default)]
+    pub host_for: String,
 }
 
 fn yes() -> bool {

@@ -49,7 +49,7 @@ fn row(id: u64, to: &Fingerprint) -> FromHome {
         message: format!("m-{id}"),
         says,
     };
-    FromHome::Row { to: to.clone(), id, expires_ms: u64::MAX, row }
+    FromHome::Row { to: to.clone(), id, expires_ms: u64::MAX, row: Box::new(row) }
 }
 
 /// Takes what an engine sends; what is not to be lost is stored, confirmed, and delivered to the other.

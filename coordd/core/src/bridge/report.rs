@@ -35,4 +35,5 @@ pub struct Remote {
     pub name: String,
     pub cwd: String,
     pub state: String,
+    pub hosts: bool,
 }

@@ -14,7 +14,7 @@ use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
 use crate::{
-    Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, route, settle, terminal,
+    Durable, Effect, Live, Moment, Record, Step, host, lifecycle, limits, route, settle, terminal,
 };
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -42,10 +42,15 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     check(&new)?;
     let agent_type = definition(session, &new.subagent_type)?;
     let name = name(call.durable, &session.id, &new)?;
-    let runtime = new.runtime.unwrap_or(session.runtime);
-    check_runtime("runtime", runtime, &session.model)?;
     let mut agent = fresh(call.now, &session.id, name, Role::Worker);
-    agent.runtime = runtime;
+    if new.host.is_empty() {
+        agent.runtime = new.runtime.unwrap_or(session.runtime);
+        check_runtime("runtime", agent.runtime, &session.model)?;
+    } else {
+        agent.far = Some(host(call, live, session, &new)?);
+        agent.runtime = Runtime::Bridged;
+        agent.far_runtime = new.runtime;
+    }
     agent.agent_type = agent_type;
     agent.description.clone_from(&new.description);
     agent.phase.clone_from(&new.phase);
@@ -63,7 +68,9 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
         return Ok(Said::Later(Waiter::Ran(agent.id)));
     }
     let running = live.running_workers(call.durable, &session.id);
-    let waits_for = if running >= session.workers_running_max {
+    let waits_for = if host::is_hosted(&agent) {
+        None
+    } else if running >= session.workers_running_max {
         Some(format!("a place: {running} of {} workers run", session.workers_running_max))
     } else {
         settle::starts_used_up(live, call.now)
@@ -74,6 +81,24 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
         String::new()
     };
     Ok(Said::Now(Answer::Spawned { agent: agent.id, waits_for, note }))
+}
+
+/// Where a worker is to run that does not run here. What it is there is for that machine to say.
+fn host(
+    call: &Call<'_>,
+    live: &Live,
+    session: &Session,
+    new: &NewAgent,
+) -> Result<host::Far, Denial> {
+    if call.durable.bridge.is_none_or(|it| !it.on) {
+        return Err(Denial::BridgeOff);
+    }
+    let plain = ["", WORKER, "general-purpose"];
+    if !plain.iter().any(|it| new.subagent_type.eq_ignore_ascii_case(it)) {
+        let why = "cannot be given together with `host`: definitions are this machine's".to_owned();
+        return Err(Denial::Invalid { field: "subagent_type", why });
+    }
+    host::find(live, session, &new.host)
 }
 
 fn check(new: &NewAgent) -> Result<(), Denial> {
@@ -96,7 +121,7 @@ fn check(new: &NewAgent) -> Result<(), Denial> {
 }
 
 /// Refuses what drives no agent of ours, and a native one without a model.
-pub(super) fn check_runtime(
+pub(crate) fn check_runtime(
     field: &'static str,
     runtime: Runtime,
     model: &str,
@@ -111,6 +136,10 @@ pub(super) fn check_runtime(
             Err(Denial::Invalid { field: "model", why })
         }
         Runtime::Native | Runtime::Claude => Ok(()),
+        Runtime::Bridged => {
+            let why = "cannot be `bridged`: `host` says on which machine it runs".to_owned();
+            Err(Denial::Invalid { field, why })
+        }
         Runtime::Terminal => {
             let why = "cannot be `terminal`: such a member is invited into a team, and started by its user";
             Err(Denial::Invalid { field, why: why.to_owned() })
@@ -175,7 +204,7 @@ pub(super) fn free_name(
 }
 
 /// An agent that has done nothing yet.
-pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -> Agent {
+pub(crate) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -> Agent {
     Agent {
         id: AgentId::from_random(&now.random),
         session: session.clone(),
@@ -206,6 +235,8 @@ pub(super) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
         last: None,
         mailbox: VecDeque::new(),
         mailbox_bytes: 0,
+        far: None,
+        far_runtime: None,
         parked: false,
     }
 }
@@ -223,6 +254,11 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
             call.durable.agents.get(id).map(|it| it.name.to_string()).unwrap_or_default()
         }
     };
+    if host::is_hosted(agent) {
+        let is_asked = host::stop(call.durable, step, call.now, agent, &by);
+        let names = if is_asked { [agent.name.to_string()].to_vec() } else { Vec::new() };
+        return Ok(Said::Now(Answer::Stopped { agents: names, bounced: 0 }));
+    }
     let (has_process, bounced) =
         lifecycle::stop(call.durable, live, step, call.now, agent, &by, false);
     if !has_process {

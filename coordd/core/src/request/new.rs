@@ -28,6 +28,7 @@ pub struct NewSession {
     pub workers: u32,
     pub prompt: String,
     pub bypasses: bool,
+    pub host_for: String,
     pub inbound: Option<Inbound>,
 }
 
@@ -45,5 +46,6 @@ pub struct NewAgent {
     pub runtime: Option<Runtime>,
     pub model: String,
     pub phase: String,
+    pub host: String,
     pub wait: bool,
 }

@@ -4,6 +4,7 @@ use super::{Body, Call, Said, To, Verdict};
 use crate::agent::{Agent, Life};
 use crate::answer::{Answer, SendRow};
 use crate::denial::Denial;
+use crate::host::{self, guest};
 use crate::id::{MessageId, SessionId};
 use crate::live::Caller;
 use crate::mailbox::{self, Draft, Numbers};
@@ -25,6 +26,7 @@ pub(super) fn first_prompt(
     text: String,
 ) -> Result<(), Denial> {
     mailbox::check(to, &text)?;
+    host::check(call.durable, step, to, &text)?;
     let draft =
         Draft { from: sender(call), kind: Kind::Prompt, text, summary: to.description.clone() };
     let mut numbers = Numbers::after(call.durable, step);
@@ -56,7 +58,9 @@ pub(super) fn prompt(
         return Err(Denial::Invalid { field: "text", why: "is empty".to_owned() });
     }
     let to = route::agent_in(call.durable, &session.id, agent.unwrap_or("lead"))?;
+    can_read(call, to)?;
     mailbox::check(to, &text)?;
+    host::check(call.durable, step, to, &text)?;
     let draft = Draft { from: Sender::User, kind: Kind::Prompt, text, summary: String::new() };
     let mut numbers = Numbers::after(call.durable, step);
     let id = mailbox::accept(&mut numbers, live, step, call.now, to, draft);
@@ -85,12 +89,19 @@ pub(super) fn send(
     }
     let receivers = receivers(call, &session, to)?;
     let first = receivers.first().ok_or(Denial::Nobody)?;
+    can_read(call, first)?;
     let (kind, text, answered) = meaning(call, &session, first, body)?;
+    // There is no way to answer one from another machine; `TaskStop` ends what runs there.
+    if !matches!(kind, Kind::Text) && host::is_hosted(first) {
+        return Err(Denial::StructuredToMany);
+    }
     let mut rows = Vec::new();
     let mut numbers = Numbers::after(call.durable, step);
     for receiver in receivers {
         // M-5: one bad receiver does not stop the others, but a single one is told as the call's own failure.
-        if let Err(denial) = mailbox::check(receiver, &text) {
+        let fits = mailbox::check(receiver, &text)
+            .and_then(|()| host::check(call.durable, step, receiver, &text));
+        if let Err(denial) = fits {
             // Too long is too long for each of them.
             if !everyone || matches!(denial, Denial::TooLarge { .. }) {
                 return Err(denial);
@@ -117,6 +128,15 @@ pub(super) fn send(
     }
     call.remember(step, Keyed::Sent(rows.clone()));
     Ok(Said::Now(Answer::Sent(rows)))
+}
+
+/// Whoever is on another machine and has no conversation here reads nothing.
+fn can_read(call: &Call<'_>, to: &Agent) -> Result<(), Denial> {
+    let session = call.durable.sessions.get(&to.session);
+    match session.filter(|it| guest::hosts(it) && it.lead == to.id) {
+        Some(session) => Err(Denial::IsHost { session: session.name.to_string() }),
+        None => Ok(()),
+    }
 }
 
 /// An agent speaks in its own session only; a user says in which.
@@ -218,6 +238,9 @@ pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> Send
             "no terminal of it is running; it reads the message in its inbox when it is started"
         }
         Life::Down if terminal::is_in_terminal(to) => "its terminal finds the message in its inbox",
+        Life::Down if host::is_hosted(to) => {
+            "it is on its way to the machine that the agent runs on"
+        }
         Life::Down => "it is not running; the message resumes it",
         Life::Waiting => "it waits for a place; it reads the message when it starts",
         Life::Stopping { .. } => "it is being stopped; the message resumes it afterwards",

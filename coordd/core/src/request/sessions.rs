@@ -4,6 +4,7 @@ use super::control::one_or_all;
 use super::{Call, NewSession, Said, Verdict, agents, sending};
 use crate::agent::{Agent, Life, Runtime};
 use crate::answer::Answer;
+use crate::bridge::{self, Allowed};
 use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::{PeerId, SessionId};
@@ -15,7 +16,7 @@ use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
 use crate::{
-    Durable, Effect, Live, Moment, Record, Step, lifecycle, limits, outgoing, outside, route,
+    Durable, Effect, Live, Moment, Record, Step, host, lifecycle, limits, outgoing, outside, route,
 };
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -34,16 +35,10 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
     check(&new, mode)?;
     let name = name(call.durable, &new)?;
     let id = SessionId::from_random(&call.now.random);
-    let mut lead = agents::fresh(
-        call.now,
-        &id,
-        Name::lead(),
-        match mode {
-            Mode::Coordinator => Role::Coordinator,
-            Mode::Fork | Mode::Normal => Role::Lead,
-        },
-    );
-    lead.runtime = new.lead_runtime;
+    let host_for = host_for(live, &new)?;
+    let mut lead = lead(call.now, &id, mode);
+    lead.runtime = if host_for.is_some() { Runtime::Bridged } else { new.lead_runtime };
+    let opened = |peer: &String| Allowed { peer: peer.clone(), inbound: true, outbound: false };
     let pick = |given: u32, default: u32| if given == 0 { default } else { given };
     let session = Session {
         id: id.clone(),
@@ -72,18 +67,36 @@ pub(super) fn new(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewSes
         output: None,
         bypasses: new.bypasses,
         inbound: new.inbound,
+        bridged: host_for.iter().map(opened).collect(),
+        host_for,
         watchers: Vec::new(),
-        bridged: Vec::new(),
     };
     step.record(Record::SessionPut { session: Box::new(session) });
     step.record(Record::AgentPut { agent: Box::new(lead.clone()) });
     call.remember(step, Keyed::Session(id.clone()));
     step.effect(Effect::OpenSession { session: id.clone(), create: true });
     step.effect(Effect::Publish { session: id.clone(), event: Event::SessionCreated });
+    if let Some(peer) = live.bridge.peer.filter(|_| !new.host_for.is_empty()) {
+        step.effect(Effect::Announce { peer });
+    }
     if !new.prompt.is_empty() {
         sending::first_prompt(call, live, step, &lead, new.prompt)?;
     }
     Ok(Said::Now(Answer::Session(id)))
+}
+
+/// The daemon whose workers the session is for, if it is.
+fn host_for(live: &Live, new: &NewSession) -> Result<Option<String>, Denial> {
+    let given = Some(new.host_for.as_str()).filter(|it| !it.is_empty());
+    given.map(|it| bridge::daemon(live, it)).transpose()
+}
+
+fn lead(now: &Moment, id: &SessionId, mode: Mode) -> Agent {
+    let role = match mode {
+        Mode::Coordinator => Role::Coordinator,
+        Mode::Fork | Mode::Normal => Role::Lead,
+    };
+    agents::fresh(now, id, Name::lead(), role)
 }
 
 fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
@@ -100,6 +113,14 @@ fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
         return Err(Denial::TooLarge { field, len, max });
     }
     agents::check_runtime("runtime", new.runtime, &new.model)?;
+    if !new.host_for.is_empty() {
+        return if new.prompt.is_empty() {
+            Ok(())
+        } else {
+            let why = "cannot be given: nobody reads in a session for another machine's workers";
+            Err(Denial::Invalid { field: "prompt", why: why.to_owned() })
+        };
+    }
     // An external lead comes by itself.
     if new.lead_runtime != Runtime::External {
         agents::check_runtime("lead_runtime", new.lead_runtime, &new.model)?;
@@ -128,7 +149,7 @@ fn name(durable: &Durable, new: &NewSession) -> Result<Name, Denial> {
 }
 
 /// The name, or the first of `name-2`, `name-3`, … that is not taken.
-pub(super) fn free(stem: &Name, taken: impl Fn(&Name) -> bool) -> Name {
+pub(crate) fn free(stem: &Name, taken: impl Fn(&Name) -> bool) -> Name {
     if !taken(stem) {
         return stem.clone();
     }
@@ -143,8 +164,16 @@ pub(super) fn show(call: &Call<'_>, session: &str) -> Verdict {
 
 pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, session: &str) -> Verdict {
     let session = route::session(call.durable, session)?;
+    stop_hosted(call, step, session);
     let ending = stop_all(call.durable, live, step, call.now, session, "the user");
     Ok(Said::Later(wait_for(&ending, 0, None)))
+}
+
+/// Its workers on other machines too. A daemon that ends for a while leaves them at work.
+fn stop_hosted(call: &Call<'_>, step: &mut Step, session: &Session) {
+    for agent in call.durable.agents_of(&session.id) {
+        host::stop(call.durable, step, call.now, agent, "the user");
+    }
 }
 
 /// What a call waits for that ended these agents.
@@ -250,6 +279,7 @@ pub(super) fn remove(
     if session.state == SessionState::Live && some_run && !force {
         return Err(Denial::SessionLive { name: session.name.to_string() });
     }
+    stop_hosted(call, step, session);
     let waited_for = stop_all(call.durable, live, step, call.now, session, "the user");
     if waited_for.is_empty() {
         remove_now(call.durable, step, call.now, &session.id, (call.peer, call.id));
@@ -275,6 +305,12 @@ pub(crate) fn remove_now(
     for message in unread {
         let reason = "the session was removed";
         outside::give_back(durable, step, now, message, outgoing::Verdict::Refused, reason);
+    }
+    for guest in durable.agents_of(id).into_iter().filter(|it| it.owes_outcome()) {
+        if let Some(far) = host::far_lead(guest) {
+            let killed = lifecycle::killed("the removal of its session");
+            host::guest::tell_end(durable, step, now, guest, far, killed);
+        }
     }
     if !is_planted(Bug::C13) {
         step.record(Record::SessionRemoved { session: id.clone() });

@@ -137,7 +137,11 @@ impl World {
             Kind::Status { of, verdict: Verdict::Expired | Verdict::Refused } => {
                 self.crowd.refused.insert(of.clone());
             }
-            Kind::Status { .. } | Kind::Idle { .. } => {}
+            Kind::Status { .. }
+            | Kind::Idle { .. }
+            | Kind::Work { .. }
+            | Kind::Stop { .. }
+            | Kind::Ended { .. } => {}
         }
         let failed = self.random.one_in(3).then(|| "nobody listens".to_string());
         self.reports.push(Input::Handed { outgoing: id, failed });

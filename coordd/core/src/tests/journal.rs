@@ -4,6 +4,7 @@
 use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Runtime, Status, Usage};
 use crate::answer::SendRow;
 use crate::bridge::{Allowed, Wish};
+use crate::host::Far;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::mode::Mode;
@@ -153,6 +154,10 @@ fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
         "status",
         "idle",
         "outgoing",
+        "bridged",
+        "work",
+        "stop",
+        "ended",
     ] {
         assert!(JOURNAL.contains(&alloc::format!("\"{word}\"")), "no line has {word}");
     }
@@ -205,15 +210,15 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     assert_eq!(other.watchers, [outside()]);
     let out: Vec<_> = durable.outbox.iter().map(|it| (it.id.0, it.state)).collect();
     assert_eq!(out[0], (20, State::Held));
-    assert_eq!(out.len(), 7, "what coordd says leaves no receipt");
+    assert_eq!(out.len(), 10, "what coordd says leaves no receipt");
     assert_eq!(durable.outbox.open_len(), 3);
-    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (42, 3, 11));
+    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (52, 3, 11));
     assert_eq!(durable.bridge, Some(Wish { on: true, epoch: 2 }));
     let peer = "aaaaaaaaaaaaaaaa".into();
     let allowed = [Allowed { peer, inbound: true, outbound: false }];
     assert_eq!(durable.sessions[&session_id()].bridged, allowed);
     let carried: Vec<_> = durable.outbox.carried().map(|it| it.id.0).collect();
-    assert_eq!((carried, durable.outbox.carried_bytes()), (vec![40, 42], 20));
+    assert_eq!((carried, durable.outbox.carried_bytes()), (vec![40, 42, 50, 51, 52], 50));
 }
 
 #[test]
@@ -255,6 +260,7 @@ fn session() -> Session {
         inbound: None,
         watchers: Vec::new(),
         bridged: Vec::new(),
+        host_for: None,
     }
 }
 
@@ -350,6 +356,24 @@ fn records_of_the_bridge() -> Vec<Record> {
     };
     let words = || outgoing::Kind::Words { summary: "in short".into(), notice_id: None };
     let verdict = outgoing::Verdict::Consumed;
+    let hosting = Session {
+        id: SessionId("s4".into()),
+        name: Name::new("hosting").unwrap(),
+        host_for: Some("aaaaaaaaaaaaaaaa".into()),
+        ..session()
+    };
+    let hosted = Agent {
+        name: Name::new("far").unwrap(),
+        runtime: Runtime::Bridged,
+        far: Some(Far {
+            peer: "aaaaaaaaaaaaaaaa".into(),
+            session: "s9".into(),
+            agent: "a9".into(),
+        }),
+        far_runtime: Some(Runtime::Claude),
+        ..agent("a4", Role::Worker, Life::Down)
+    };
+    let work = outgoing::Kind::Work { agent: AgentId("a4".into()), message: MessageId(9) };
     vec![
         Record::BridgeSet { on: false, epoch: 1 },
         Record::BridgeSet { on: true, epoch: 2 },
@@ -365,6 +389,11 @@ fn records_of_the_bridge() -> Vec<Record> {
             reason: String::new(),
             at_ms: 1_700_000_200_000,
         },
+        Record::SessionPut { session: Box::new(hosting) },
+        Record::AgentPut { agent: Box::new(hosted) },
+        to_far(50, work),
+        to_far(51, outgoing::Kind::Stop { agent: AgentId("a4".into()) }),
+        to_far(52, outgoing::Kind::Ended { agent: "a5".into(), outcome: outcome(Status::Failed) }),
     ]
 }
 
@@ -397,6 +426,8 @@ fn agent(id: &str, role: Role, life: Life) -> Agent {
         }),
         mailbox: VecDeque::new(),
         mailbox_bytes: 0,
+        far: None,
+        far_runtime: None,
         parked: false,
     }
 }

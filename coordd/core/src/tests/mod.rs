@@ -7,6 +7,7 @@
 
 mod agents;
 mod bridge;
+mod host;
 #[cfg(feature = "coordinator")]
 mod joining;
 mod journal;

@@ -129,6 +129,7 @@ fn peers(peers: &[PeerView]) -> String {
             PeerKind::Claude => "Claude Code session",
             PeerKind::Other => "other program",
             PeerKind::Bridge => "session on another machine",
+            PeerKind::Host => "host",
         };
         let (name, address) = (plain(&it.name), plain(&it.address));
         format!("{name} | {kind} | {} | {} | {address}", plain(&it.state), plain(&it.cwd))

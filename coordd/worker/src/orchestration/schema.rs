@@ -127,6 +127,11 @@ fn agent(audience: Audience<'_>) -> Value {
                 "type": "string",
                 "enum": ["native", "claude"],
                 "description": "What drives the agent. Leave it out unless the user asked for one."
+            },
+            "host": {
+                "type": "string",
+                "description": "Another machine, by an address of kind `host` from ListPeers. The agent works there in that folder, and \
+                                does not see the files of this machine, nor its scratchpad."
             }
         }),
         &["description", "prompt"],

@@ -64,7 +64,7 @@ fn c7_unknown_fields_are_refused_by_name_and_those_to_come_as_such() {
         error.starts_with("Agent has no field `flavour`. Its fields are: description,"),
         "{error}"
     );
-    for field in ["isolation", "files", "access", "host"] {
+    for field in ["isolation", "files", "access"] {
         let mut input = base.clone();
         input[field] = json!("x");
         let error = request(Verb::Agent, Role::Coordinator, &input).unwrap_err();
@@ -98,6 +98,7 @@ fn f1_a_lead_waits_and_a_coordinator_does_not() {
         subagent_type: "explore".into(),
         name: "n".into(),
         runtime: Some(Runtime::Claude),
+        host: String::new(),
         model: "big".into(),
         phase: "research".into(),
         wait: false,

@@ -131,9 +131,10 @@ impl Agent {
                 Next::Run(run) => {
                     let end = match self.boot.runtime {
                         // What joins from outside, or is a terminal, is no process of this program.
-                        Runtime::Native | Runtime::External | Runtime::Terminal => {
-                            native::run(self, run).await
-                        }
+                        Runtime::Native
+                        | Runtime::External
+                        | Runtime::Terminal
+                        | Runtime::Bridged => native::run(self, run).await,
                         Runtime::Claude => claude::run(self, run).await,
                     };
                     let Some(end) = end else { return Ending::Done };

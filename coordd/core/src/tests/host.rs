@@ -1,0 +1,492 @@
+//! Workers on another machine: two cores, and between them what their bridges carry.
+
+use super::{Stage, completed, to, worker};
+use crate::agent::{Class, Life, Runtime, Status};
+use crate::answer::Answer;
+use crate::bridge::{Brought, Decision, Fate, PeerReport, Remote, Report};
+use crate::denial::Denial;
+use crate::host::{Told, Work, far_lead};
+use crate::id::{AgentId, MessageId, PeerId};
+use crate::input::{Credentials, Says};
+use crate::message::{Kind as Said, Sender, State};
+use crate::outgoing::{Kind, Outgoing};
+use crate::request::{NewAgent, NewSession, Request};
+use crate::{Effect, Input};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+
+const A: &str = "aaaaaaaaaaaaaaaa";
+const B: &str = "bbbbbbbbbbbbbbbb";
+const BRIDGE: PeerId = PeerId(77);
+
+/// The lead's machine `a` with its lead's connection, and the other one, `b`.
+struct Two {
+    a: Stage,
+    b: Stage,
+    lead: PeerId,
+}
+
+fn meet(stage: &mut Stage, far: &str, name: &str, sessions: Vec<Remote>) {
+    let token = "ff".to_string();
+    stage.input(Input::BridgeStarting { incarnation: 1, token: token.clone(), renumber: false });
+    let credentials = Credentials { agent: AgentId("bridge".into()), incarnation: 1, token };
+    stage.input(Input::Connected { peer: BRIDGE, credentials: Some(credentials) });
+    let peer = PeerReport {
+        fingerprint: far.into(),
+        name: name.into(),
+        sessions,
+        ..PeerReport::default()
+    };
+    let report = Report { peers: vec![peer], ..Report::default() };
+    stage.ask(BRIDGE, Request::BridgeReport(report)).unwrap();
+}
+
+fn hosting(stage: &mut Stage) -> Result<Answer, Denial> {
+    stage.user(Request::SessionNew(NewSession {
+        name: "dates".into(),
+        cwd: "/src/dates".into(),
+        model: "{}".into(),
+        mode: Some("coordinator".into()).filter(|_| cfg!(feature = "coordinator")),
+        host_for: "ay".into(),
+        workers: 20,
+        ..NewSession::default()
+    }))
+}
+
+impl Two {
+    fn new() -> Self {
+        let (mut a, mut b) = (Stage::with_session(), Stage::new());
+        // Not the same ids on both.
+        b.turns = 100;
+        for stage in [&mut a, &mut b] {
+            stage.user(Request::BridgeSet { on: true }).unwrap();
+        }
+        meet(&mut b, A, "ay", Vec::new());
+        hosting(&mut b).unwrap();
+        meet(&mut a, B, "bee", vec![remote(&b, "dates")]);
+        let allow = Request::BridgeAllow {
+            session: "s".into(),
+            peer: "bee".into(),
+            inbound: false,
+            outbound: true,
+        };
+        a.user(allow).unwrap();
+        let lead = a.lead();
+        Self { a, b, lead }
+    }
+
+    fn spawn(&mut self, name: &str) -> Result<Answer, Denial> {
+        let new = NewAgent { host: "bee".into(), ..worker(name) };
+        self.a.ask(self.lead, Request::AgentSpawn(new))
+    }
+
+    /// Carries what is open until nothing is, in order. Each row is brought twice, as after a crash between the two.
+    fn carry(&mut self) {
+        for _ in 0..20 {
+            let moved = carry(&mut self.a, A, &mut self.b) | carry(&mut self.b, B, &mut self.a);
+            if !moved {
+                return;
+            }
+        }
+        panic!("it does not end");
+    }
+
+    /// The guest's process is there, and reads.
+    fn begin(&mut self, name: &str) -> PeerId {
+        let peer = self.b.connect(name);
+        self.b.read(peer, name);
+        self.carry();
+        peer
+    }
+
+    fn end(&mut self, peer: PeerId, name: &str) {
+        let run = self.b.agent(name).runs + 1;
+        self.b.ask(peer, Request::RunEnded { run, outcome: completed() }).unwrap();
+        self.b.exit(name, None);
+        self.carry();
+    }
+
+    /// What the lead was told of how runs ended: status and result.
+    fn told(&self) -> Vec<(Status, String)> {
+        let lead = self.a.id("lead");
+        let messages = self.a.core.durable.messages.values().filter(|it| it.to == lead);
+        let ends = messages.filter_map(|it| match &it.kind {
+            Said::Notification { outcome, .. } => Some((outcome.status, it.text.clone())),
+            _ => None,
+        });
+        ends.collect()
+    }
+}
+
+fn remote(stage: &Stage, session: &str) -> Remote {
+    let it = stage.of(session);
+    Remote {
+        session: it.id.to_string(),
+        name: it.name.to_string(),
+        cwd: it.cwd.clone(),
+        hosts: true,
+        ..Remote::default()
+    }
+}
+
+fn open(stage: &Stage) -> Vec<Outgoing> {
+    stage.core.durable.outbox.carried().cloned().collect()
+}
+
+fn brought(stage: &Stage, own: &str, it: &Outgoing) -> Brought {
+    let says = match &it.kind {
+        Kind::Work { agent, message } => {
+            let (agent, message) = (&stage.core.durable.agents[agent], stage.message(*message));
+            Says::Host(Told::Work(alloc::boxed::Box::new(Work {
+                agent: agent.id.to_string(),
+                name: agent.name.to_string(),
+                description: agent.description.clone(),
+                phase: agent.phase.clone(),
+                runtime: agent.far_runtime,
+                is_task: message.kind == Said::Prompt,
+                text: message.text.clone(),
+                summary: message.summary.clone(),
+            })))
+        }
+        Kind::Stop { agent } => {
+            Says::Host(Told::Stop { agent: agent.to_string(), by: it.text.clone() })
+        }
+        Kind::Ended { agent, outcome } => {
+            let mut outcome = outcome.clone();
+            outcome.result.clone_from(&it.text);
+            Says::Host(Told::Ended { agent: agent.clone(), outcome })
+        }
+        Kind::Status { of, verdict } => {
+            Says::Status { of: of.clone(), verdict: *verdict, reason: it.text.clone() }
+        }
+        other => panic!("{other:?}"),
+    };
+    Brought {
+        peer: own.into(),
+        peer_name: if own == A { "ay".into() } else { "bee".into() },
+        to: it.to.rsplit('/').next().unwrap().into(),
+        from: it.session.as_ref().map(alloc::string::ToString::to_string).unwrap_or_default(),
+        name: "x".into(),
+        bypasses: false,
+        message: it.wire_id.clone(),
+        says,
+    }
+}
+
+fn decide(stage: &mut Stage, it: Brought) -> Decision {
+    match stage.ask(BRIDGE, Request::BridgeBring(it)) {
+        Ok(Answer::Brought(decision)) => decision,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn carry(from: &mut Stage, own: &str, to: &mut Stage) -> bool {
+    let Some(it) = open(from).into_iter().next() else { return false };
+    let row = brought(from, own, &it);
+    let first = decide(to, row.clone());
+    assert_eq!(decide(to, row), first, "a second time");
+    let fate = match first {
+        Decision::Taken => Fate::Taken,
+        Decision::Refused(why) => Fate::Refused(why),
+        Decision::Later => return false,
+    };
+    from.ask(BRIDGE, Request::BridgeTold { id: it.id, fate }).unwrap();
+    true
+}
+
+fn message_of(stage: &Stage, name: &str) -> MessageId {
+    *stage.agent(name).mailbox.back().unwrap()
+}
+
+/// C-7: a worker on another machine is told of like any other, and each of its runs once.
+#[test]
+fn c7_a_worker_runs_there_and_is_told_of_here() {
+    let mut two = Two::new();
+    let Ok(Answer::Spawned { .. }) = two.spawn("w") else { panic!() };
+    let it = two.a.agent("w");
+    assert_eq!((it.runtime, &it.life), (Runtime::Bridged, &Life::Down));
+    assert!(it.is_active() && it.owes_outcome());
+    let task = message_of(&two.a, "w");
+    two.carry();
+    assert_eq!(two.a.message(task).state, State::Delivered);
+    let guest = two.b.agent("w");
+    assert_eq!((guest.runtime, &guest.life, guest.mailbox.len()), (Runtime::Native, &Life::Up, 1));
+    assert_eq!(two.b.message(guest.mailbox[0]).kind, Said::Prompt);
+    assert_eq!(far_lead(guest).unwrap().agent, two.a.id("w").to_string());
+    assert!(!two.a.agent("w").run_is_open());
+    let peer = two.begin("w");
+    assert_eq!(two.a.message(task).state, State::Consumed);
+    assert!(two.a.agent("w").run_is_open());
+    two.end(peer, "w");
+    assert_eq!(two.told(), [(Status::Completed, "all done".to_string())]);
+    let it = two.a.agent("w");
+    assert_eq!((it.runs, it.usage.input_tokens, it.is_active()), (1, 5_000, false));
+    let lead = two.b.of("dates").lead.clone();
+    assert!(two.b.core.durable.agents[&lead].mailbox.is_empty(), "nobody there is notified");
+    assert!(open(&two.a).is_empty() && open(&two.b).is_empty());
+}
+
+/// W-2, M-3: it goes on with what its lead says, in the same conversation there.
+#[test]
+fn c7_it_is_continued_by_a_message() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    let peer = two.begin("w");
+    two.end(peer, "w");
+    two.a.ask(two.lead, to("w", "and now the rest")).unwrap();
+    two.carry();
+    assert_eq!(two.b.core.durable.agents.len(), 2, "the lead and one guest");
+    let mail = two.b.agent("w").mailbox.clone();
+    assert_eq!(two.b.message(mail[0]).kind, Said::Text);
+    assert!(matches!(two.b.message(mail[0]).from, Sender::Outside(_)));
+    let peer = two.begin("w");
+    two.end(peer, "w");
+    assert_eq!(two.told().len(), 2);
+    assert_eq!((two.a.agent("w").runs, two.a.agent("w").usage.input_tokens), (2, 10_000));
+}
+
+/// W-6: stopped from here, in the middle, before it has begun, and when it has nothing to do.
+#[test]
+fn c7_w6_a_stop_goes_there_and_the_end_comes_back() {
+    for begun in [true, false] {
+        let mut two = Two::new();
+        two.spawn("w").unwrap();
+        two.carry();
+        if begun {
+            two.begin("w");
+        }
+        let stop = Request::AgentStop { agent: "w".into() };
+        for _ in 0..2 {
+            let stopped = two.a.ask(two.lead, stop.clone()).unwrap();
+            assert_eq!(stopped, Answer::Stopped { agents: vec!["w".into()], bounced: 0 });
+        }
+        assert_eq!(open(&two.a).len(), 1, "asked for once");
+        two.carry();
+        assert!(matches!(two.b.agent("w").life, Life::Stopping { .. }));
+        two.b.exit("w", None);
+        two.carry();
+        let told = two.told();
+        assert_eq!((told.len(), told[0].0), (1, Status::Killed), "begun: {begun}");
+        assert!(two.a.agent("w").last.as_ref().unwrap().outcome.reason.contains("lead on ay"));
+        assert!(!two.a.agent("w").is_active() && two.a.agent("w").mailbox.is_empty());
+        let nothing = two.a.ask(two.lead, stop).unwrap();
+        assert_eq!(nothing, Answer::Stopped { agents: Vec::new(), bounced: 0 });
+    }
+}
+
+/// M-8: off unless both users have allowed it, and each is told what to do.
+#[test]
+fn c7_m8_nothing_runs_there_unless_its_user_said_so() {
+    let mut two = Two::new();
+    let to_host = |host: &str| Request::AgentSpawn(NewAgent { host: host.into(), ..worker("w") });
+    let denied = two.a.ask(two.lead, to_host("nobody")).unwrap_err();
+    let known = vec!["bee/dates".to_string()];
+    assert_eq!(denied, Denial::NoSuchHost { given: "nobody".into(), known });
+    let deny = |session: &str, peer: &str| Request::BridgeAllow {
+        session: session.into(),
+        peer: peer.into(),
+        inbound: false,
+        outbound: false,
+    };
+    // The lead's user has taken it back.
+    two.a.user(deny("s", "bee")).unwrap();
+    assert!(matches!(two.spawn("w"), Err(Denial::NotBridged { .. })));
+    let allow = Request::BridgeAllow {
+        session: "s".into(),
+        peer: "bee".into(),
+        inbound: false,
+        outbound: true,
+    };
+    two.a.user(allow).unwrap();
+    // The other one has.
+    two.b.user(deny("dates", "ay")).unwrap();
+    two.spawn("w").unwrap();
+    two.carry();
+    assert_eq!(two.b.core.durable.agents.len(), 1, "its lead alone");
+    let last = two.a.agent("w").last.clone().unwrap().outcome;
+    assert_eq!((last.status, last.class), (Status::Failed, Some(Class::Adjust)));
+    assert!(last.reason.contains("--host-for"), "{}", last.reason);
+    assert_eq!(two.told().len(), 1);
+    assert!(two.a.agent("w").mailbox.is_empty());
+}
+
+/// Another daemon has no part in it: not by work, not by a stop, not by the end of a run.
+#[test]
+fn c7_m8_who_is_not_the_other_end_changes_nothing() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    let work = brought(&two.a, "cccccccccccccccc", &open(&two.a)[0]);
+    assert!(matches!(decide(&mut two.b, work), Decision::Refused(_)));
+    assert_eq!(two.b.core.durable.agents.len(), 1);
+    two.carry();
+    let peer = two.begin("w");
+    two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
+    let stop = brought(&two.a, "cccccccccccccccc", &open(&two.a)[0]);
+    assert!(matches!(decide(&mut two.b, stop), Decision::Refused(_)));
+    assert_eq!(two.b.agent("w").life, Life::Up);
+    two.b.ask(peer, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
+    let end = brought(&two.b, "cccccccccccccccc", &open(&two.b)[0]);
+    assert_eq!(decide(&mut two.a, end), Decision::Taken);
+    assert!(two.told().is_empty());
+}
+
+/// The user there is master there: a stopped session refuses, and its runs are told as stopped.
+#[test]
+fn c7_the_user_there_may_stop_it() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    two.begin("w");
+    let call = two.b.send_call(super::USER, None, Request::SessionStop { session: "dates".into() });
+    two.b.exit("w", None);
+    assert!(two.b.reply(super::USER, call).is_some());
+    two.carry();
+    assert_eq!(two.told()[0].0, Status::Killed);
+    two.spawn("x").unwrap();
+    two.carry();
+    assert!(two.a.agent("x").last.as_ref().unwrap().outcome.reason.contains("stopped there"));
+    let resume = Request::SessionResume { session: "dates".into(), mode_variable: None };
+    two.b.user(resume).unwrap();
+    two.spawn("y").unwrap();
+    two.carry();
+    assert_eq!(two.b.agent("y").life, Life::Up);
+}
+
+/// Removed there before it has begun, or in the middle: it is told all the same, and once.
+#[test]
+fn c7_a_session_that_is_removed_there_leaves_no_run_open() {
+    for begun in [true, false] {
+        let mut two = Two::new();
+        two.spawn("w").unwrap();
+        two.carry();
+        if begun {
+            two.begin("w");
+        }
+        let remove = Request::SessionRemove { session: "dates".into(), force: true };
+        two.b.send_call(super::USER, None, remove);
+        two.b.exit("w", None);
+        assert!(two.b.core.durable.sessions.is_empty());
+        two.carry();
+        assert_eq!((two.told().len(), two.told()[0].0), (1, Status::Killed), "begun: {begun}");
+        assert!(!two.a.agent("w").is_active());
+    }
+}
+
+/// A session for workers has no conversation: neither its user nor anybody else writes to it.
+#[test]
+fn c7_nobody_reads_in_a_session_for_workers() {
+    let mut two = Two::new();
+    let prompt = Request::Prompt { session: "dates".into(), agent: None, text: "hi".into() };
+    assert!(matches!(two.b.user(prompt), Err(Denial::IsHost { .. })));
+    let words = Brought {
+        peer: A.into(),
+        peer_name: "ay".into(),
+        to: two.b.of("dates").id.to_string(),
+        from: "s".into(),
+        name: "s".into(),
+        bypasses: false,
+        message: "m".into(),
+        says: Says::Words { text: "hi".into(), summary: String::new() },
+    };
+    assert!(matches!(decide(&mut two.b, words), Decision::Refused(_)));
+    two.spawn("w").unwrap();
+    two.carry();
+    assert!(two.b.step.effects.iter().all(|it| !matches!(it, Effect::ServeInboxes { .. })));
+    let lead = two.b.of("dates").lead.clone();
+    assert_eq!(two.b.core.durable.agents[&lead].life, Life::Down);
+}
+
+/// D-6: whichever daemon dies, and whenever, the run goes on and is told once.
+#[test]
+fn c7_d6_either_daemon_may_die_at_any_point() {
+    for dies in 0..10 {
+        let mut two = Two::new();
+        let mut at = 0;
+        let mut step = |two: &mut Two| {
+            if at == dies {
+                two.b.restart();
+                meet(&mut two.b, A, "ay", Vec::new());
+            } else if at + 5 == dies {
+                two.a.restart();
+                meet(&mut two.a, B, "bee", vec![remote(&two.b, "dates")]);
+                two.lead = two.a.connect("lead");
+            }
+            at += 1;
+        };
+        two.spawn("w").unwrap();
+        step(&mut two);
+        two.carry();
+        step(&mut two);
+        let peer = two.b.connect("w");
+        two.b.read(peer, "w");
+        step(&mut two);
+        two.carry();
+        step(&mut two);
+        let peer = two.b.connect("w");
+        two.b.ask(peer, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
+        step(&mut two);
+        two.carry();
+        assert_eq!(two.told(), [(Status::Completed, "all done".to_string())], "{dies}");
+    }
+}
+
+/// The machine is away for too long: what was not read goes back, and what was to be stopped counts as stopped, with a word.
+#[test]
+fn c7_what_a_machine_never_fetches_is_told() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    let id = open(&two.a)[0].id;
+    two.a.ask(BRIDGE, Request::BridgeTold { id, fate: Fate::Expired }).unwrap();
+    assert_eq!((two.told().len(), two.told()[0].0), (1, Status::Failed));
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    let peer = two.begin("w");
+    two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
+    let id = open(&two.a)[0].id;
+    two.a.ask(BRIDGE, Request::BridgeTold { id, fate: Fate::Expired }).unwrap();
+    assert_eq!((two.told().len(), two.told()[0].0), (1, Status::Killed));
+    let reason = &two.a.agent("w").last.as_ref().unwrap().outcome.reason;
+    assert!(reason.contains("may still be at work"), "{reason}");
+    // It was, and its work is not lost.
+    two.end(peer, "w");
+    assert_eq!(two.told().len(), 2);
+    assert_eq!(two.told()[1], (Status::Completed, "all done".to_string()));
+}
+
+/// Which place is meant.
+#[test]
+fn c7_a_host_is_named_by_its_machine_or_by_machine_and_session() {
+    let mut two = Two::new();
+    let mut second = remote(&two.b, "dates");
+    (second.session, second.name, second.cwd) = ("other".into(), "tools".into(), "/x/here".into());
+    let mut closed = second.clone();
+    (closed.name, closed.session, closed.hosts) = ("talk".into(), "talk".into(), false);
+    let both = vec![remote(&two.b, "dates"), second, closed];
+    meet(&mut two.a, B, "bee", both);
+    let cases = [
+        ("bee", Some("other")),
+        ("bee/tools", Some("other")),
+        ("bee/dates", Some("")),
+        ("bee/other", Some("other")),
+        (B, Some("other")),
+        ("bee/talk", None),
+        ("bee/nothing", None),
+        ("", Some("local")),
+    ];
+    for (at, (host, want)) in cases.into_iter().enumerate() {
+        let name = format!("w{at}");
+        let new = NewAgent { host: host.into(), ..worker(&name) };
+        let spawned = two.a.ask(two.lead, Request::AgentSpawn(new));
+        let found = spawned.ok().map(|_| two.a.agent(&name).far.clone());
+        match (found, want) {
+            (None, None) | (Some(None), Some("local")) => {}
+            (Some(Some(far)), Some("")) => assert_eq!(far.session, two.b.of("dates").id.0),
+            (Some(Some(far)), Some(want)) => assert_eq!(far.session, want, "{host}"),
+            other => panic!("{host}: {other:?}"),
+        }
+    }
+}
