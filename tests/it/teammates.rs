@@ -457,6 +457,70 @@ fn t2_a_member_says_itself_whether_it_is_active() {
     fixture.lead.assert_nothing_comes();
 }
 
+/// Whoever gives a task to a member, its inbox says so once, whatever dies meanwhile.
+#[test]
+fn t2_t4_a_task_that_is_given_to_a_member_is_told_to_it_once() {
+    let mut fixture = Fixture::new(Version::Takes);
+    let task = |fixture: &Fixture, arguments: &[&str]| {
+        let ran = fixture.daemon.coordctl(&[&["task"], arguments].concat());
+        assert_eq!(ran.code, 0, "{}", ran.said());
+    };
+    for subject in ["one", "two", "three", "four"] {
+        task(&fixture, &["add", "alpha", subject, "--description", "in full"]);
+    }
+    let signal = |fixture: &Fixture| -> Value {
+        let read = fixture.m1.read();
+        assert_eq!(read.len(), 1, "{read:?}");
+        serde_json::from_str(read[0]["text"].as_str().unwrap()).unwrap()
+    };
+    let assigned = |it: &Value, number: &str, subject: &str, by: &str| {
+        assert_eq!((&it["type"], &it["taskId"]), (&json!("task_assignment"), &json!(number)));
+        assert_eq!((&it["subject"], &it["description"]), (&json!(subject), &json!("in full")));
+        assert_eq!(it["assignedBy"], by);
+    };
+    task(&fixture, &["claim", "alpha", "1", "--as", "m1"]);
+    assigned(&signal(&fixture), "1", "one", "user");
+    // The same again is no news, neither now nor to the next daemon.
+    task(&fixture, &["claim", "alpha", "1", "--as", "m1"]);
+    fixture.daemon.kill9();
+    fixture.daemon.restart();
+    fixture.lead.reconnect(&fixture.daemon);
+    task(&fixture, &["update", "alpha", "2", "--owner", "m1"]);
+    assigned(&signal(&fixture), "2", "two", "user");
+    // By hand, in the file.
+    let give = |number: u32| {
+        let file = fixture.daemon.at(&format!("h/.claude/tasks/alpha/{number}.json"));
+        let whole = until("it is in the file", || fs::read(&file).ok());
+        let mut task: Value = serde_json::from_slice(&whole).unwrap();
+        task["owner"] = "m1".into();
+        fs::write(&file, task.to_string()).unwrap();
+    };
+    give(3);
+    assigned(&signal(&fixture), "3", "three", "coordd");
+    // A Claude Code that writes the file tells the new owner too: that is enough.
+    give(4);
+    let told = json!({ "type": "task_assignment", "taskId": "4", "subject": "four", "description": "in full", "assignedBy": "m2",
+        "timestamp": tests::teammate::now() });
+    let mut entry = fixture.m1.entry(&told.to_string());
+    (entry["from"], entry["timestamp"]) = ("m2".into(), tests::teammate::now().into());
+    fixture.m1.leave("m1", entry);
+    let owner = || {
+        let shown = fixture.daemon.coordctl(&["task", "show", "alpha", "4"]).stdout;
+        shown.contains("m1").then_some(())
+    };
+    until("coordd knows of it", owner);
+    fixture.send(Body::text("last"));
+    let mut texts = Vec::new();
+    until("the last word", || {
+        texts.extend(fixture.m1.read_now().iter().map(|it| it["text"].clone()));
+        texts.last().filter(|it| **it == "last").map(|_| ())
+    });
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].as_str().unwrap().contains("\"assignedBy\":\"m2\""), "{texts:?}");
+    let mailbox = fixture.daemon.client().agent(&format!("{}/m1", fixture.session)).mail;
+    until_true("and nothing waits", || mailbox == 0 || fixture.m1.read_now().is_empty());
+}
+
 /// Two write the team's file at the same time, each many times, and neither loses what the other wrote, not even for a moment.
 #[test]
 fn t2_two_writers_of_the_team_file_lose_nothing() {

@@ -194,6 +194,11 @@ fn write_in_pieces(file: &Path, text: &str) {
     open.write_all(tail).unwrap();
 }
 
+/// This moment, as Claude Code writes it.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
 /// The lock of a file of a team, as Claude Code takes it: a folder.
 #[derive(Debug)]
 pub struct Locked(PathBuf);

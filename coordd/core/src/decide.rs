@@ -67,7 +67,7 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             request::teams::edited(durable, &mut step, team, description, outside);
         }
         Input::TaskEdited { team, task, edit } => {
-            request::tasks::edited(durable, &mut step, live.disk_full, (&team, task), *edit);
+            request::tasks::edited(durable, live, &mut step, now, (&team, task), *edit);
         }
         Input::TeamRemoved { team, all } => {
             if let Some(it) = durable.teams.get(&team).filter(|it| all && it.deleting) {

@@ -114,6 +114,13 @@ pub enum Kind {
         /// Whether the plan may be carried out.
         approve: bool,
     },
+    /// A task of the team's list is the receiver's now; the text is the task in full.
+    TaskAssignment {
+        /// Its number.
+        task: u32,
+        /// It in a few words.
+        subject: String,
+    },
     /// How a worker's run ended.
     Notification {
         /// The worker.
@@ -173,6 +180,7 @@ impl Message {
             | Kind::Text
             | Kind::ShutdownResponse { .. }
             | Kind::PlanApprovalResponse { .. }
+            | Kind::TaskAssignment { .. }
             | Kind::Notification { .. } => None,
         }
     }

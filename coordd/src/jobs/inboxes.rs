@@ -18,6 +18,7 @@ use crate::cause::chain;
 use crate::dir::DirId;
 use crate::reactor::Arrival;
 use crate::team_files::TeamFiles;
+use crate::team_files::assigned::Remembered;
 use crate::team_files::inbox::InboxError;
 use crate::translate;
 use coordd_core::agent::Process;
@@ -174,6 +175,8 @@ struct Team {
     strangers: BTreeSet<String>,
     /// What became of letters that the core still names.
     known: BTreeMap<String, Fate>,
+    /// Tasks that others told members of.
+    assigned: Remembered,
     /// What was last told of processes.
     processes: BTreeMap<AgentId, Option<Process>>,
     /// Whether the last try failed, so that it is said once.
@@ -252,6 +255,7 @@ impl Thread {
             told: BTreeMap::new(),
             strangers: BTreeSet::new(),
             known: BTreeMap::new(),
+            assigned: Remembered::default(),
             processes: BTreeMap::new(),
             is_failing: false,
         });

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use proto::teammate::{Entry, Row, inbox_name};
 
+use super::assigned::{Assigns, assigned_by_others};
 use super::lock::{Lock, LockError};
 use super::{TeamFiles, TeamFilesError, team_name};
 use crate::dir::{Content, Demand, Dir, DirError, DirId, FileError};
@@ -52,6 +53,8 @@ pub(crate) struct Letter {
     pub(crate) message: String,
     /// Whether it is known to have been put in.
     pub(crate) is_written: bool,
+    /// What others may have told the member too.
+    pub(crate) assigns: Option<Assigns>,
     pub(crate) entry: Entry,
 }
 
@@ -62,6 +65,8 @@ pub(crate) struct Served {
     pub(crate) written: Vec<String>,
     /// Those of them that the member has read.
     pub(crate) read: Vec<String>,
+    /// Tasks that others have told it are its own.
+    pub(crate) assigned: Vec<String>,
     /// Where what was no inbox is kept.
     pub(crate) aside: Option<PathBuf>,
     /// Whether the file is half written, and has to be looked at again.
@@ -161,11 +166,12 @@ impl Inboxes {
             }
         };
         let noted = self.noted(member)?;
+        served.assigned = rows.iter().filter_map(assigned).collect();
         let mut unread = rows.iter().filter(|it| is_unread(it)).count();
         let mut fresh = Vec::new();
         for letter in letters {
             let id = &letter.message;
-            match rows.iter().find_map(|row| of(row, id)) {
+            match rows.iter().find_map(|row| of(row, letter)) {
                 Some(entry) if entry.read => served.read.push(id.clone()),
                 Some(_) => {}
                 None if !is_lost && (letter.is_written || noted.contains(id)) => {
@@ -332,10 +338,18 @@ fn prepared_name(member: &str) -> String {
     format!(".coordd-post-{}", inbox_name(member))
 }
 
-fn of<'a>(row: &'a Row, message: &str) -> Option<&'a Entry> {
+/// The entry that is a letter, or says the same in the words of others.
+fn of<'a>(row: &'a Row, letter: &Letter) -> Option<&'a Entry> {
+    let Row::Entry(entry) = row else { return None };
+    let is_it = entry.message() == Some(&letter.message)
+        || letter.assigns.as_ref().is_some_and(|it| it.is_said_by(entry));
+    is_it.then_some(entry)
+}
+
+fn assigned(row: &Row) -> Option<String> {
     match row {
-        Row::Entry(entry) if entry.message() == Some(message) => Some(entry),
-        Row::Entry(_) | Row::Strange(_) => None,
+        Row::Entry(entry) => assigned_by_others(entry),
+        Row::Strange(_) => None,
     }
 }
 

@@ -10,6 +10,7 @@
 //! undone. What others wrote into a team's file and we have not merged yet is never written over. It must not decide what
 //! an edit means.
 
+pub(crate) mod assigned;
 pub(crate) mod events;
 pub(crate) mod inbox;
 mod judge;

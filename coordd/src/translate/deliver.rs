@@ -55,6 +55,10 @@ fn read_as(core: &Core, message: &Message) -> (Origin, String) {
             let word = if *approve { "approves the plan" } else { "does not approve the plan" };
             from_agent(core, message, &format!("{word}: {}", message.text))
         }
+        Kind::TaskAssignment { task, subject } => {
+            let text = format!("Task {task} is yours now: {subject}\n\n{}", message.text);
+            from_agent(core, message, &text)
+        }
         Kind::ShutdownResponse { approve } => {
             let word = if *approve { "agrees to shut down" } else { "does not shut down" };
             let text = if message.text.is_empty() {

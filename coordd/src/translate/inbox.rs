@@ -1,6 +1,7 @@
 //! What members in terminals are told, and what they say: messages as entries of inbox files, and back.
 
 use crate::jobs::{TeamInboxes, Terminal};
+use crate::team_files::assigned::Assigns;
 use crate::team_files::inbox::Letter;
 use coordd_core::Core;
 use coordd_core::agent::{Agent, Runtime};
@@ -76,6 +77,12 @@ fn letter(core: &Core, to: &Agent, message: &Message) -> Letter {
             approved: *approve,
             feedback: message.text.clone(),
         }),
+        Kind::TaskAssignment { task, subject } => Some(Signal::TaskAssignment {
+            task_id: task.to_string(),
+            subject: subject.clone(),
+            description: message.text.clone(),
+            assigned_by: from.clone(),
+        }),
         Kind::Prompt
         | Kind::Text
         | Kind::ShutdownResponse { .. }
@@ -84,7 +91,16 @@ fn letter(core: &Core, to: &Agent, message: &Message) -> Letter {
     };
     let text = signal.and_then(|it| it.write(&from, &timestamp).ok());
     let text = text.unwrap_or_else(|| message.text.clone());
+    // Who writes a task's file may be Claude Code, which tells the new owner too.
+    let assigns = if let (Kind::TaskAssignment { task, .. }, Sender::System) =
+        (&message.kind, &message.from)
+    {
+        Some(Assigns { task: task.to_string(), at_ms: message.accepted_ms })
+    } else {
+        None
+    };
     Letter {
+        assigns,
         entry: Entry::ours(&id, &from, text, &message.summary, timestamp),
         message: id,
         is_written: message.state != State::Accepted,

@@ -241,3 +241,32 @@ fn t2_a_real_terminal_and_coordd_write_the_team_file() {
     assert_eq!(member["agentType"], "general-purpose", "{member}");
     terminal.tmux(&["kill-server"]);
 }
+
+/// A task that the user gives to a real member begins its turn.
+#[test]
+fn t2_t4_a_real_terminal_takes_up_a_task_that_it_is_given() {
+    let done = json!({ "taskId": "1", "status": "completed" });
+    let scripts =
+        vec![Script::when("task_assignment").call("TaskUpdate", done).say("the task is done")];
+    let fixture = Fixture::new("2.1.150", scripts);
+    let line = fixture.invite(&[]);
+    let terminal = Terminal::open(&fixture.daemon, "one", &line);
+    fixture.wait_for_state(AgentState::Idle);
+    let run = |arguments: &[&str]| {
+        let ran = fixture.daemon.coordctl(arguments);
+        assert_eq!(ran.code, 0, "{}", ran.said());
+        ran.stdout
+    };
+    run(&["task", "add", "alpha", "mend it", "--description", "all of it"]);
+    run(&["task", "claim", "alpha", "1", "--as", "m1"]);
+    let shown = fixture.model.wait_for("the task", |it| it.all().contains("task_assignment"));
+    let words = shown.all();
+    assert!(words.contains("mend it") && words.contains("all of it"), "{words}");
+    let (origin, _, _) = fixture.told();
+    assert!(matches!(origin, Origin::Notification { .. }), "{origin:?}");
+    until_within(CLI_LIMIT, "it has marked the task as done", || {
+        run(&["task", "show", "alpha", "1"]).contains("completed").then_some(())
+    });
+    assert_eq!(fixture.model.shown_to("task_assignment").len(), 2, "one turn, with one call");
+    terminal.tmux(&["kill-server"]);
+}

@@ -335,7 +335,8 @@ pub(crate) fn answer(
         Request::TaskList { team } => tasks::list(call, &team),
         Request::TaskGet { team, task } => tasks::get(call, &team, task),
         Request::TaskUpdate { team, task, status, owner, blocked_by } => {
-            tasks::update(call, step, &team, task, status, owner.as_deref(), blocked_by)
+            let update = tasks::Update { status, owner, blocked_by };
+            tasks::update(call, live, step, &team, task, update)
         }
         Request::ScratchpadList { session } => sessions::scratchpad(call, step, &session, None),
         Request::ScratchpadShow { session, path } => {

@@ -1,15 +1,18 @@
 //! A team's task list (T-4).
 
+use super::sending::sender;
 use super::teams::find;
 use super::{Call, Said, Verdict};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
+use crate::mailbox::{self, Draft, Numbers};
+use crate::message::{Kind, Sender};
 use crate::name::Name;
 use crate::record::Keyed;
 use crate::task::{self, Edit, Task, TaskStatus};
 use crate::team::Team;
-use crate::{Durable, Effect, Record, Step, limits, route};
+use crate::{Durable, Effect, Live, Moment, Record, Step, limits, route, terminal};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -101,37 +104,77 @@ pub(super) fn get(call: &Call<'_>, team: &str, id: u32) -> Verdict {
     one(team, id).map(|it| Said::Now(Answer::Task { team: team.name.clone(), task: it.id }))
 }
 
+/// What is to be different about a task.
+pub(super) struct Update {
+    pub(super) status: Option<TaskStatus>,
+    /// By name; empty gives it back.
+    pub(super) owner: Option<String>,
+    pub(super) blocked_by: Option<Vec<u32>>,
+}
+
 pub(super) fn update(
     call: &Call<'_>,
+    live: &mut Live,
     step: &mut Step,
     team: &str,
     id: u32,
-    status: Option<TaskStatus>,
-    owner: Option<&str>,
-    blocked_by: Option<Vec<u32>>,
+    update: Update,
 ) -> Verdict {
+    let Update { status, owner, blocked_by } = update;
     let team = find(call.durable, team)?;
     let blocked_by = blocked_by.map(|given| blockers(team, given)).transpose()?;
-    let owner = match owner {
-        None | Some("") => owner.map(String::from),
+    let owner = match owner.as_deref() {
+        None | Some("") => owner,
         Some(name) => Some(route::agent_in(call.durable, &team.session, name)?.name.to_string()),
     };
-    let task = task::updated(team, one(team, id)?, status, owner.as_deref(), blocked_by)?;
+    let before = one(team, id)?;
+    let task = task::updated(team, before, status, owner.as_deref(), blocked_by)?;
+    let owner_before = before.owner.as_deref();
+    tell_owner(call.durable, live, step, call.now, (team, owner_before, &task), sender(call))?;
     Ok(put(step, team, task))
+}
+
+/// A member in a terminal learns from its inbox that a task is its own now; agents of ours hear of tasks by asking.
+fn tell_owner(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    (team, before, task): (&Team, Option<&str>, &Task),
+    from: Sender,
+) -> Result<(), Denial> {
+    let Some(owner) = task.owner.as_deref().filter(|it| before != Some(*it)) else { return Ok(()) };
+    let Ok(owner) = route::agent_in(durable, &team.session, owner) else { return Ok(()) };
+    if !terminal::is_in_terminal(owner) || task.status == TaskStatus::Completed {
+        return Ok(());
+    }
+    mailbox::check(owner, &task.description)?;
+    let kind = Kind::TaskAssignment { task: task.id, subject: task.subject.clone() };
+    let summary = format!("task {} is yours", task.id);
+    let draft = Draft { from, kind, text: task.description.clone(), summary };
+    mailbox::accept(&mut Numbers::after(durable, step), live, step, now, owner, draft);
+    Ok(())
 }
 
 /// Takes over what others wrote into a task's file (T-2), by the same rules as what is asked for. What is against them is said
 /// instead. Either way the files are written again, since they are ours.
 pub(crate) fn edited(
     durable: &Durable,
+    live: &mut Live,
     step: &mut Step,
-    disk_full: bool,
+    now: &Moment,
     (name, id): (&Name, u32),
     edit: Edit,
 ) {
     let Some(team) = durable.teams.get(name).filter(|it| !it.deleting) else { return };
-    let event = match as_edited(durable, disk_full, team, id, edit) {
-        Ok(task) if team.tasks.get(&id) == Some(&task) => None,
+    let before = team.tasks.get(&id);
+    let owner_before = before.and_then(|it| it.owner.as_deref());
+    let edited = as_edited(durable, live.disk_full, team, id, edit).and_then(|task| {
+        tell_owner(durable, live, step, now, (team, owner_before, &task), Sender::System)?;
+        Ok(task)
+    });
+    let event = match edited {
+        Ok(task) if before == Some(&task) => None,
         Ok(task) => {
             step.record(Record::TaskPut { team: name.clone(), task });
             Some(Event::TaskChanged { team: name.clone(), task: id })

@@ -130,6 +130,7 @@ fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
         "shutdown_response",
         "plan_approval_request",
         "plan_approval_response",
+        "task_assignment",
         "terminal",
         "notification",
         "accepted",
@@ -189,6 +190,7 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
         (14, State::Accepted),
         (30, State::Accepted),
         (31, State::Accepted),
+        (32, State::Accepted),
     ];
     assert_eq!(states, want);
     assert_eq!(durable.agents[&AgentId("a1".into())].mailbox, [7, 8, 9, 14, 30].map(MessageId));
@@ -641,6 +643,7 @@ fn records_of_terminals() -> Vec<Record> {
     let given = String::from("plan_approval-1@w@team");
     let plan = Kind::PlanApprovalRequest { given: given.clone(), answered: false };
     let approval = Kind::PlanApprovalResponse { given, approve: true };
+    let assignment = Kind::TaskAssignment { task: 2, subject: "a thing".into() };
     let member = Agent { runtime: Runtime::Terminal, ..agent("a3", Role::Worker, Life::Down) };
     vec![
         Record::AgentPut { agent: Box::new(member) },
@@ -649,6 +652,7 @@ fn records_of_terminals() -> Vec<Record> {
         Record::RequestAnswered { message: MessageId(30) },
         message(31, "a3", Sender::User, approval, State::Accepted),
         Record::TerminalSeen { agent: a3, process: None },
+        message(32, "a3", Sender::User, assignment, State::Accepted),
     ]
 }
 

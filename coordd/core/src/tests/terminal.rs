@@ -10,8 +10,9 @@ use crate::message::{Kind, Sender, State};
 use crate::name::Name;
 use crate::request::teams::Invite;
 use crate::request::{Body, Request, To};
+use crate::task::{Edit, TaskStatus};
 use crate::terminal::{Left, Said, key_of};
-use crate::{Core, Effect, Input, limits};
+use crate::{Core, Effect, Input, Record, limits};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -362,4 +363,80 @@ fn t2_events_tell_where_a_member_is() {
     left(&mut stage, "team-lead", "k", idle("done"));
     assert!(told(&stage, |it| matches!(it, Event::RunEnded { .. })));
     assert_ne!(key_of(&["a", "bc"]), key_of(&["ab", "c"]));
+}
+
+/// Whoever gives a task of the list to a member, the member is told so once, and only when it is new to it.
+#[test]
+fn t2_t4_a_member_is_told_of_a_task_that_is_its_own_now() {
+    let (mut stage, _) = with_member();
+    invite(&mut stage, "m2").unwrap();
+    for number in 1..=3 {
+        let (team, subject) = ("s".into(), format!("thing {number}"));
+        let (description, blocked_by) = ("in full".into(), Vec::new());
+        stage.user(Request::TaskCreate { team, subject, description, blocked_by }).unwrap();
+    }
+    let give = |stage: &mut Stage, task, owner: &str, status| {
+        let (team, owner, blocked_by) = ("s".into(), Some(owner.into()), None);
+        stage.user(Request::TaskUpdate { team, task, status, owner, blocked_by }).unwrap();
+        let told = stage.step.records.iter().filter_map(|it| match it {
+            Record::MessagePut { message } => Some((
+                stage.core.durable.agents[&message.to].name.to_string(),
+                message.from.clone(),
+                message.kind.clone(),
+                message.text.clone(),
+            )),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let of = |number: u32, to: &str| {
+        let kind = Kind::TaskAssignment { task: number, subject: format!("thing {number}") };
+        [(to.to_string(), Sender::User, kind, "in full".to_string())]
+    };
+    assert_eq!(give(&mut stage, 1, "m1", None), of(1, "m1"));
+    assert!(serves(&stage));
+    assert_eq!(give(&mut stage, 1, "m1", None), [], "it has it already");
+    let claimed = Some(TaskStatus::InProgress);
+    assert_eq!(give(&mut stage, 1, "m1", claimed), [], "it has it still");
+    assert_eq!(give(&mut stage, 1, "", Some(TaskStatus::Pending)), [], "given back");
+    assert_eq!(give(&mut stage, 1, "m2", claimed), of(1, "m2"));
+    assert_eq!(give(&mut stage, 2, "lead", None), [], "the lead is in no terminal");
+    give(&mut stage, 2, "", None);
+    let done = Some(TaskStatus::Completed);
+    assert_eq!(give(&mut stage, 2, "m1", done), [], "there is nothing left to do");
+    // In the task's file, by somebody who is known to nobody; and the same again.
+    let edit = |stage: &mut Stage, owner: &str| {
+        let edit = Edit { owner: Some(owner.into()), ..Edit::default() };
+        let before = stage.core.durable.messages.len();
+        stage.input(Input::TaskEdited { team: team(), task: 3, edit: Box::new(edit) });
+        stage.core.durable.messages.len() - before
+    };
+    assert_eq!(edit(&mut stage, "m1"), 1);
+    assert_eq!(last(&stage, "m1").from, Sender::System);
+    assert_eq!(edit(&mut stage, "m1"), 0);
+    assert_eq!(edit(&mut stage, "somebody else"), 0);
+    assert_eq!(edit(&mut stage, ""), 0);
+    stage.restart();
+    assert_eq!(edit(&mut stage, "m2"), 1);
+}
+
+/// A mailbox that is full keeps its owner from getting the task too: nobody has a task that it was not told of.
+#[test]
+fn t2_m4_a_task_goes_to_no_member_that_cannot_be_told() {
+    let (mut stage, lead) = with_member();
+    let (team, subject) = ("s".into(), "thing".into());
+    let (description, blocked_by) = (String::new(), Vec::new());
+    stage.user(Request::TaskCreate { team, subject, description, blocked_by }).unwrap();
+    for _ in 0..limits::MAILBOX_LEN_MAX {
+        accepted(stage.ask(lead, to("m1", "more")));
+    }
+    let (team, owner, blocked_by) = ("s".into(), Some("m1".into()), None);
+    let status = None;
+    let denied = stage.user(Request::TaskUpdate { team, task: 1, status, owner, blocked_by });
+    assert!(matches!(denied, Err(Denial::MailboxFull { .. })), "{denied:?}");
+    let edit = Edit { owner: Some("m1".into()), ..Edit::default() };
+    stage.input(Input::TaskEdited { team: self::team(), task: 1, edit: Box::new(edit) });
+    let tasks = &stage.core.durable.teams[&self::team()].tasks;
+    assert_eq!(tasks[&1].owner, None);
+    assert!(stage.step.records.is_empty());
 }

@@ -6,6 +6,7 @@ use super::super::Terminal;
 use super::{Fate, RETRY_MS, SETTLE_MS_MAX, TOLD_MS, Team, Thread};
 use crate::process::terminals;
 use crate::reactor::Arrival;
+use crate::team_files::assigned::Assigns;
 use crate::team_files::inbox::{InboxError, Inboxes as Folder, Letter};
 use crate::translate;
 use coordd_core::Input;
@@ -13,7 +14,7 @@ use coordd_core::id::MessageId;
 use notify::{RecursiveMode, Watcher as _};
 use proto::event::Event;
 use proto::teammate::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ impl Thread {
         let mut terminals = std::mem::take(&mut team.wanted.terminals);
         let mut result = Ok(());
         for terminal in &mut terminals {
-            match self.serve(&folder, terminal, &mut team.known, is_final) {
+            match self.serve(&folder, terminal, team, is_final) {
                 Ok(unsettled) => is_unsettled |= unsettled,
                 Err(error) => result = Err(error),
             }
@@ -81,11 +82,17 @@ impl Thread {
         &self,
         folder: &Folder,
         terminal: &mut Terminal,
-        known: &mut BTreeMap<String, Fate>,
+        team: &mut Team,
         is_final: bool,
     ) -> Result<bool, InboxError> {
-        let letters: Vec<_> = terminal.letters.iter().map(|it| it.1.clone()).collect();
+        let (now, known) = (Instant::now(), &mut team.known);
+        let mut letters: Vec<_> = terminal.letters.iter().map(|it| it.1.clone()).collect();
+        for letter in &mut letters {
+            let told = |it: &Assigns| team.assigned.was_told(&terminal.name, it, now);
+            letter.is_written |= letter.assigns.as_ref().is_some_and(told);
+        }
         let served = folder.serve(&terminal.name, &letters, is_final)?;
+        team.assigned.note(&terminal.name, served.assigned, now);
         self.said_aside(&terminal.name, served.aside);
         let ids = |names: &[String], wanted: &dyn Fn(bool) -> bool| -> Vec<MessageId> {
             let is_it = |it: &&(MessageId, _)| {

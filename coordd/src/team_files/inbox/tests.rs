@@ -52,7 +52,7 @@ impl Fixture {
 fn letter(id: u32) -> Letter {
     let message = format!("m{id}");
     let entry = Entry::ours(&message, LEAD, format!("text {id}"), "", "t".to_owned());
-    Letter { message, is_written: false, entry }
+    Letter { message, is_written: false, assigns: None, entry }
 }
 
 fn written(id: u32) -> Letter {
