@@ -43,6 +43,15 @@ pub(crate) fn tokens(n: u64) -> String {
     }
 }
 
+/// Millionths of a dollar: `$1.20`, `$0.0012`, and nothing for none.
+pub(crate) fn cost(micro_usd: u64) -> String {
+    match micro_usd {
+        0 => String::new(),
+        1..10_000 => format!("$0.{:04}", micro_usd.div_ceil(100)),
+        _ => format!("${}.{:02}", micro_usd / 1_000_000, micro_usd % 1_000_000 / 10_000),
+    }
+}
+
 /// A size: `812 B`, `1.5 KiB`, `3.0 MiB`, `2.1 GiB`.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

@@ -92,13 +92,15 @@ pub(crate) fn model(model: &Model) -> String {
     }
 }
 
-/// `3 tools, 1.2k tokens, 0.8s`.
+/// `3 tools, 1.2k tokens, 0.8s`, and what it cost where that is known.
 pub(crate) fn usage(usage: &Usage) -> String {
+    let cost = format::cost(usage.cost_micro_usd);
     format!(
-        "{}, {} tokens, {}",
+        "{}, {} tokens, {}{}{cost}",
         format::count(usage.tool_uses, "tool"),
         format::tokens(usage.total_tokens()),
-        format::duration(usage.duration_ms)
+        format::duration(usage.duration_ms),
+        if cost.is_empty() { "" } else { ", " }
     )
 }
 
@@ -222,5 +224,7 @@ mod tests {
             ..Usage::default()
         };
         assert_eq!(usage(&used), "3 tools, 1.2k tokens, 0.8s");
+        let used = Usage { cost_micro_usd: 1_209_999, ..used };
+        assert_eq!(usage(&used), "3 tools, 1.2k tokens, 0.8s, $1.20");
     }
 }

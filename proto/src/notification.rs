@@ -77,6 +77,9 @@ pub struct Usage {
     /// Time from prompt to end, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
+    /// Cost in millionths of a US dollar, as the program that asked the model estimates it; 0 where none does.
+    #[serde(default)]
+    pub cost_micro_usd: u64,
 }
 
 impl Usage {
@@ -95,6 +98,15 @@ impl Usage {
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.tool_uses = self.tool_uses.saturating_add(other.tool_uses);
         self.duration_ms = self.duration_ms.saturating_add(other.duration_ms);
+        self.cost_micro_usd = self.cost_micro_usd.saturating_add(other.cost_micro_usd);
+    }
+}
+
+impl Usage {
+    /// Whether it tells of nothing but cost.
+    pub fn is_cost_alone(&self) -> bool {
+        let rest = Self { cost_micro_usd: 0, ..*self };
+        self.cost_micro_usd > 0 && rest == Self::default()
     }
 }
 

@@ -81,6 +81,9 @@ fn r2_lines_become_a_transcript_and_odd_ones_do_no_harm() {
     let (w, last) = ended(&mut client, &session, 1);
     assert_eq!((last.status, last.result.as_str()), (RunStatus::Completed, "It is done."));
     assert_eq!((w.usage.input_tokens, w.usage.output_tokens, w.usage.tool_uses), (200, 20, 1));
+    assert_eq!(w.usage.cost_micro_usd, 500_000);
+    let shown = daemon.coordctl(&["usage", &session]).stdout;
+    assert_eq!(shown.lines().filter(|it| it.ends_with("$0.50")).count(), 2, "{shown}");
     let entries = client.transcript(&w.id);
     assert_eq!(story::calls(&entries), ["Bash"]);
     assert_eq!(story::results(&entries), [("made", false)]);

@@ -8,7 +8,7 @@ use proto::notification::Usage;
 use proto::request::Request;
 use proto::response::UsageRow;
 
-/// Show tokens, tool calls and time by session and agent.
+/// Show tokens, tool calls, time and cost by session and agent. The cost is what Claude Code estimates; of other runtimes none is known.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl usage dates")]
 pub(crate) struct Args {
@@ -36,6 +36,7 @@ fn table(rows: &[UsageRow], total: &Usage) -> Table {
         "CACHE WRITE",
         "TOOLS",
         "TIME",
+        "COST",
     ];
     let mut table = Table::new(&heading);
     for row in rows {
@@ -49,7 +50,7 @@ fn table(rows: &[UsageRow], total: &Usage) -> Table {
     table
 }
 
-fn cells(session: &str, agent: &str, runs: Option<u32>, it: &Usage) -> [String; 9] {
+fn cells(session: &str, agent: &str, runs: Option<u32>, it: &Usage) -> [String; 10] {
     [
         session.to_owned(),
         agent.to_owned(),
@@ -60,6 +61,7 @@ fn cells(session: &str, agent: &str, runs: Option<u32>, it: &Usage) -> [String; 
         format::tokens(it.cache_write_tokens),
         it.tool_uses.to_string(),
         format::duration(it.duration_ms),
+        format::cost(it.cost_micro_usd),
     ]
 }
 
@@ -71,12 +73,20 @@ mod tests {
     fn rows_and_their_sum() {
         let usage =
             Usage { input_tokens: 1_500, tool_uses: 2, duration_ms: 900, ..Usage::default() };
-        let row = UsageRow { session: "s".into(), agent: "w".into(), runs: 1, usage, known: true };
+        let row = |agent: &str, usage| UsageRow {
+            session: "s".into(),
+            agent: agent.into(),
+            runs: 1,
+            usage,
+            known: true,
+        };
+        let paid = Usage { cost_micro_usd: 1_150, ..usage };
         assert_eq!(
-            table(&[row], &usage).render(None),
-            "SESSION  AGENT  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOOLS  TIME\n\
+            table(&[row("w", usage), row("x", paid)], &paid).render(None),
+            "SESSION  AGENT  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOOLS  TIME  COST\n\
              s        w      1     1.5k   0       0           0            2      0.9s\n\
-             all                   1.5k   0       0           0            2      0.9s\n"
+             s        x      1     1.5k   0       0           0            2      0.9s  $0.0012\n\
+             all                   1.5k   0       0           0            2      0.9s  $0.0012\n"
         );
     }
 }

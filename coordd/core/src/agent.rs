@@ -167,6 +167,14 @@ pub struct Usage {
     pub tool_uses: u64,
     /// Time.
     pub duration_ms: u64,
+    /// Cost in millionths of a US dollar, where the runtime estimates it. Not written where it does not: most lines are older.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_micro_usd: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(it: &u64) -> bool {
+    *it == 0
 }
 
 impl Usage {
@@ -188,6 +196,7 @@ impl Usage {
             cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
             tool_uses: self.tool_uses.saturating_add(other.tool_uses),
             duration_ms: self.duration_ms.saturating_add(other.duration_ms),
+            cost_micro_usd: self.cost_micro_usd.saturating_add(other.cost_micro_usd),
         }
     }
 }

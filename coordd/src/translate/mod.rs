@@ -73,6 +73,7 @@ pub(crate) fn usage(it: &agent::Usage) -> Usage {
         cache_write_tokens: it.cache_write_tokens,
         tool_uses: it.tool_uses,
         duration_ms: it.duration_ms,
+        cost_micro_usd: it.cost_micro_usd,
     }
 }
 
@@ -124,6 +125,7 @@ pub(crate) fn core_outcome(it: RunOutcome) -> agent::Outcome {
             cache_write_tokens: it.usage.cache_write_tokens,
             tool_uses: it.usage.tool_uses,
             duration_ms: it.usage.duration_ms,
+            cost_micro_usd: it.usage.cost_micro_usd,
         },
     }
 }

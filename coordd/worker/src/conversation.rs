@@ -71,6 +71,8 @@ pub(crate) struct Conversation {
     inputs: Vec<(Option<String>, String)>,
     last_text: String,
     so_far: RunSoFar,
+    /// What all its runs cost.
+    spent_micro_usd: u64,
 }
 
 impl Conversation {
@@ -113,7 +115,9 @@ impl Conversation {
         so_far.lasted_ms = entry.at_ms.saturating_sub(so_far.began_ms);
         match &entry.what {
             What::Turn { usage } => {
-                so_far.turns += 1;
+                // What a turn cost may be told after it.
+                so_far.turns += u32::from(!usage.is_cost_alone());
+                self.spent_micro_usd = self.spent_micro_usd.saturating_add(usage.cost_micro_usd);
                 so_far.usage.add(usage);
             }
             What::RunEnded { status, reason } => so_far.ended = Some((*status, reason.clone())),
@@ -207,6 +211,11 @@ impl Conversation {
     /// What the model last said in this run.
     pub(crate) fn last_text(&self) -> &str {
         &self.last_text
+    }
+
+    /// What it has cost, as far as anybody estimates it.
+    pub(crate) fn spent_micro_usd(&self) -> u64 {
+        self.spent_micro_usd
     }
 
     pub(crate) fn so_far(&self) -> &RunSoFar {

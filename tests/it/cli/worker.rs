@@ -119,6 +119,7 @@ fn r2_a_worker_works_reports_and_leaves_nothing() {
     );
     assert_eq!((w.runtime, w.usage.tool_uses), (Runtime::Claude, 2));
     assert!(w.usage.input_tokens > 0 && w.usage.output_tokens > 0, "{:?}", w.usage);
+    assert!(w.usage.cost_micro_usd > 0, "{:?}", w.usage);
     assert_eq!(std::fs::read_to_string(daemon.at("w/made")).unwrap(), "yes");
     let told = told(&client.transcript(&w.id));
     for part in [

@@ -139,7 +139,8 @@ impl StandIn {
         if let Some(text) = step["say"].as_str() {
             self.answer(&json!({ "type": "text", "text": text }));
             let rest = json!({ "type": "result", "subtype": "success", "is_error": false, "result": text,
-                               "usage": { "input_tokens": 100, "output_tokens": 10 }, "terminal_reason": "completed" });
+                               "usage": { "input_tokens": 100, "output_tokens": 10 }, "terminal_reason": "completed",
+                               "total_cost_usd": 7, "model_usage_since_last_result": { "m": { "costUSD": 0.5 } } });
             self.say(&rest);
             return true;
         }

@@ -177,6 +177,7 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     assert_eq!((worker.life.clone(), worker.incarnation, worker.runs), (Life::Down, 3, 2));
     assert_eq!((worker.crashes, worker.parked, worker.queued), (0, true, 11));
     assert_eq!(worker.usage.tool_uses, 12);
+    assert_eq!(durable.agents[&AgentId("a3".into())].usage.cost_micro_usd, 1_500);
     let states: Vec<_> = durable.messages.values().map(|it| (it.id.0, it.state)).collect();
     let want = [
         (5, State::Consumed),
@@ -451,6 +452,7 @@ fn outcome(status: Status) -> Outcome {
         cache_write_tokens: 4,
         tool_uses: 6,
         duration_ms: 7,
+        cost_micro_usd: 0,
     };
     Outcome { status, class, reason: "so it was".into(), result: "a < b & \"c\"".into(), usage }
 }
@@ -643,6 +645,8 @@ fn records_of_terminals() -> Vec<Record> {
     let given = String::from("plan_approval-1@w@team");
     let plan = Kind::PlanApprovalRequest { given: given.clone(), answered: false };
     let approval = Kind::PlanApprovalResponse { given, approve: true };
+    let mut outcome = outcome(Status::Completed);
+    outcome.usage.cost_micro_usd = 1_500;
     let assignment = Kind::TaskAssignment { task: 2, subject: "a thing".into() };
     let member = Agent { runtime: Runtime::Terminal, ..agent("a3", Role::Worker, Life::Down) };
     vec![
@@ -651,8 +655,9 @@ fn records_of_terminals() -> Vec<Record> {
         message(30, "a1", Sender::Agent(a3.clone()), plan, State::Accepted),
         Record::RequestAnswered { message: MessageId(30) },
         message(31, "a3", Sender::User, approval, State::Accepted),
-        Record::TerminalSeen { agent: a3, process: None },
+        Record::TerminalSeen { agent: a3.clone(), process: None },
         message(32, "a3", Sender::User, assignment, State::Accepted),
+        Record::RunEnded { agent: a3, run: 2, outcome, at_ms: 1_700_000_100_001, thin: false },
     ]
 }
 

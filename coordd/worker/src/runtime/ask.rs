@@ -106,6 +106,7 @@ impl Run<'_> {
             cache_write_tokens: answer.usage.cache_write,
             tool_uses: ids.len() as u64,
             duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            cost_micro_usd: 0,
         };
         what.push(What::Turn { usage });
         what

@@ -13,6 +13,7 @@
 
 mod child;
 mod command;
+mod cost;
 mod history;
 mod report;
 mod scribe;
@@ -33,6 +34,7 @@ use proto::response::Response;
 use tokio::time::Instant;
 
 use self::child::Child;
+use self::cost::Cost;
 use self::history::History;
 use self::scribe::Scribe;
 use self::serve::Served;
@@ -63,6 +65,7 @@ struct Run<'a> {
     /// The tools of a lead.
     tools: Option<Served>,
     scribe: Scribe,
+    cost: Cost,
     /// What was written to it and is not in the conversation.
     sent: Vec<Sent>,
     /// Coordd's own words that go before the next line.
@@ -141,6 +144,7 @@ pub(super) async fn run(agent: &mut Agent, number: u32) -> Option<End> {
         history,
         tools: None,
         scribe: Scribe::default(),
+        cost: Cost::default(),
         sent: Vec::new(),
         words: String::new(),
         asks: BTreeMap::new(),

@@ -112,9 +112,9 @@ impl Scribe {
         what
     }
 
-    /// The turn is over and used this much. What the answers did not tell of is counted as one more call of the model: what
-    /// Claude Code asked for itself, or for a subagent.
-    pub(super) fn ended(&mut self, used: &Usage) -> Vec<What> {
+    /// The turn is over, used this much and cost this much. What the answers did not tell of is counted as one more call of the
+    /// model: what Claude Code asked for itself, or for a subagent.
+    pub(super) fn ended(&mut self, used: &Usage, cost_micro_usd: u64) -> Vec<What> {
         let mut what = self.message_ended();
         let written = std::mem::take(&mut self.written);
         let rest = Usage {
@@ -122,9 +122,10 @@ impl Scribe {
             output_tokens: used.output_tokens.saturating_sub(written.output_tokens),
             cache_read_tokens: used.cache_read_tokens.saturating_sub(written.cache_read_tokens),
             cache_write_tokens: used.cache_write_tokens.saturating_sub(written.cache_write_tokens),
+            cost_micro_usd,
             ..Usage::default()
         };
-        if rest.total_tokens() > 0 {
+        if rest != Usage::default() {
             what.push(What::Turn { usage: rest });
         }
         what

@@ -14,6 +14,7 @@ use proto::notification::FailureClass;
 use super::super::{Agent, system_input};
 use super::child::{Child, StartError};
 use super::command::{self, Invocation, Opening};
+use super::cost::Cost;
 use super::history::{self, History};
 use super::serve::Served;
 use super::{Halt, Run};
@@ -77,10 +78,10 @@ impl Run<'_> {
                 Ok(version) => {
                     tracing::info!(version, session = self.history.session, "Claude Code is ready");
                     self.agent.activity("thinking", self.clock.elapsed_ms());
-                    let context = match opening {
-                        Opening::New => kit.user_context(&self.agent.boot),
-                        Opening::Resume => None,
-                    };
+                    let is_new = opening == Opening::New;
+                    let spent = self.agent.memory.conversation().spent_micro_usd();
+                    self.cost = Cost::after(if is_new { 0 } else { spent });
+                    let context = if is_new { kit.user_context(&self.agent.boot) } else { None };
                     self.open(&mut child, context, is_forgotten)?;
                     return Ok(child);
                 }

@@ -115,11 +115,12 @@ impl Run<'_> {
     }
 
     fn turn_ended(&mut self, ended: &Ended) -> Result<(), Halt> {
-        let what = self.scribe.ended(&ended.usage);
+        let cost_micro_usd = self.cost.of(ended);
+        let what = self.scribe.ended(&ended.usage, cost_micro_usd);
         tracing::info!(
             subtype = ended.subtype,
             reason = ended.terminal_reason,
-            cost_usd = ended.cost_usd,
+            cost_micro_usd,
             "a turn of Claude Code ended"
         );
         self.is_quiet = true;

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 /// Longest line that is read: an image of a few MiB, in base64 and twice in the line, as in the result of a `Read`.
 pub(super) const LINE_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Most that a turn is believed to cost: sums of it fit for ever.
+const COST_USD_MAX: f64 = 1e6;
 
 /// A line of Claude Code.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +77,10 @@ pub(super) struct Ended {
     pub(super) terminal_reason: String,
     /// What this turn used, all its calls of models together.
     pub(super) usage: Usage,
-    pub(super) cost_usd: f64,
+    /// What the conversation has cost, in millionths of a dollar.
+    pub(super) cost_total_micro_usd: u64,
+    /// What was not in an earlier result of any process; from 2.1.332 on.
+    pub(super) cost_since_micro_usd: Option<u64>,
 }
 
 /// A question about a tool call.
@@ -202,7 +207,8 @@ fn ended(line: &Value) -> Ended {
         status: status(line, "api_error_status"),
         terminal_reason: owned(line, "terminal_reason"),
         usage: line.get("usage").map(usage).unwrap_or_default(),
-        cost_usd: line.get("total_cost_usd").and_then(Value::as_f64).unwrap_or(0.0),
+        cost_total_micro_usd: line.get("total_cost_usd").map_or(0, micro_usd),
+        cost_since_micro_usd: line.get("model_usage_since_last_result").and_then(cost_of_models),
     }
 }
 
@@ -245,6 +251,21 @@ fn words(content: &Value) -> String {
         Value::Null => String::new(),
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => content.to_string(),
     }
+}
+
+fn cost_of_models(it: &Value) -> Option<u64> {
+    let costs = it.as_object()?.values().filter_map(|it| it.get("costUSD"));
+    Some(costs.map(micro_usd).fold(0, u64::saturating_add))
+}
+
+/// Dollars, in millionths. What is no sum of money is none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is bounded to what fits"
+)]
+fn micro_usd(it: &Value) -> u64 {
+    (it.as_f64().unwrap_or(0.0).clamp(0.0, COST_USD_MAX) * 1e6).round() as u64
 }
 
 fn usage(it: &Value) -> Usage {
@@ -382,8 +403,28 @@ mod tests {
             "result": "API Error: 400 no", "api_error_status": 400, "terminal_reason": "api_error",
             "usage": { "input_tokens": 3, "cache_read_input_tokens": 2 }, "total_cost_usd": 0.5 });
         let Line::Ended(ended) = read(&line) else { panic!() };
-        assert!(ended.is_error && ended.status == Some(400) && ended.cost_usd > 0.4);
+        assert!(ended.is_error && ended.status == Some(400));
+        assert_eq!((ended.cost_total_micro_usd, ended.cost_since_micro_usd), (500_000, None));
         assert_eq!(ended.usage.total_tokens(), 5);
+    }
+
+    #[test]
+    fn r2_what_a_turn_cost_is_the_sum_over_its_models() {
+        let cost = |models: Value| {
+            let line = json!({ "type": "result", "total_cost_usd": 2, "model_usage_since_last_result": models });
+            let Line::Ended(ended) = read(&line) else { panic!() };
+            (ended.cost_total_micro_usd, ended.cost_since_micro_usd)
+        };
+        assert_eq!(
+            cost(json!({ "a": { "costUSD": 0.25 }, "b": { "costUSD": 0.000_001_4 }, "c": 1 })),
+            (2_000_000, Some(250_001))
+        );
+        assert_eq!(cost(json!({})), (2_000_000, Some(0)));
+        assert_eq!(cost(json!("none")), (2_000_000, None));
+        assert_eq!(
+            cost(json!({ "a": { "costUSD": -1 }, "b": { "costUSD": 1e300 } })).1,
+            Some(1_000_000_000_000)
+        );
     }
 
     /// Case A8 with a text that would be taken for a command.
