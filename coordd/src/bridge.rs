@@ -77,35 +77,36 @@ impl Supervisor {
             }
             incarnation += 1;
             let began = std::time::Instant::now();
-            match self.start(incarnation).await {
+            let why = match self.start(incarnation).await {
                 Ok((mut child, stdin)) => {
-                    let changed = tokio::select! {
-                        ended = child.wait() => {
-                            tracing::warn!(?ended, "the bridge ended; its log says why");
-                            false
-                        }
+                    let ended = tokio::select! {
+                        ended = child.wait() => ended,
                         changed = self.wanted.changed() => {
                             end(child, stdin).await;
                             if changed.is_err() {
                                 return;
                             }
-                            true
+                            wait_ms = AGAIN_MS;
+                            continue;
                         }
                     };
-                    if changed || began.elapsed().as_millis() > SETTLED_MS {
+                    if began.elapsed().as_millis() > SETTLED_MS {
                         wait_ms = AGAIN_MS;
                     }
-                    if changed {
-                        continue;
-                    }
+                    how_it_ended(&ended)
                 }
                 Err(error) => {
                     let text = format!("the bridge cannot be started: {error:#}");
                     tracing::error!("{text}");
                     // Fails only when the reactor has ended.
                     drop(self.reactor.send(Arrival::Degraded(text)).await);
+                    format!("it cannot be started: {error:#}")
                 }
-            }
+            };
+            tracing::warn!(why, wait_ms, "the bridge ended; its log says more");
+            let seconds = wait_ms.div_ceil(1_000);
+            let why = format!("{why}; it is started again within {seconds} s");
+            drop(self.reactor.send(Arrival::Input(Input::BridgeEnded { why })).await);
             tokio::select! {
                 () = sleep(Duration::from_millis(wait_ms)) => {}
                 changed = self.wanted.changed() => if changed.is_err() { return },
@@ -150,6 +151,13 @@ impl Supervisor {
         tracing::info!(incarnation, "the bridge was started");
         // Stays open for as long as the process is to live; to wait for a child closes what is in it.
         Ok((child, stdin))
+    }
+}
+
+fn how_it_ended(ended: &std::io::Result<std::process::ExitStatus>) -> String {
+    match ended {
+        Ok(status) => format!("it ended ({status})"),
+        Err(error) => format!("it cannot be watched ({error})"),
     }
 }
 

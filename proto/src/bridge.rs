@@ -189,6 +189,24 @@ pub struct BridgeView {
     pub peers: Vec<BridgePeerView>,
     /// What was refused, and how often.
     pub refused: Vec<(String, u64)>,
+    /// The latest messages that were not let in, here or there.
+    #[serde(default)]
+    pub letters: Vec<LetterView>,
+}
+
+/// A dead letter: a message between machines that will not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterView {
+    /// Whether it was sent here; else it came from there.
+    pub is_ours: bool,
+    /// When it ended.
+    pub at_ms: WallMs,
+    /// The session at the other end.
+    pub address: String,
+    /// Its id: for `receipt` if it was sent here.
+    pub message: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// How one trusted daemon stands.

@@ -26,6 +26,7 @@ pub mod cli;
 pub mod client;
 pub mod daemon;
 pub mod endpoint;
+pub mod forwarder;
 pub mod fuzz;
 pub mod history;
 pub mod kept;

@@ -30,8 +30,12 @@ pub struct Server {
     through: Vec<String>,
     /// Its configuration but for the port.
     more: String,
+    /// What more is said of its store; none where it has no store.
+    jetstream: Option<String>,
     host: String,
     port: u16,
+    /// Where leaf nodes connect, if they can.
+    leaves: Option<u16>,
     child: Option<Child>,
 }
 
@@ -48,13 +52,26 @@ impl Server {
 
     /// Starts one through a program, on an address, with more configuration.
     pub fn start_with(folder: &Path, through: &[String], host: &str, more: &str) -> Self {
+        Self::start_as(folder, through, host, more, Some(""))
+    }
+
+    /// The same, with more about its store, or without one.
+    pub fn start_as(
+        folder: &Path,
+        through: &[String],
+        host: &str,
+        more: &str,
+        jetstream: Option<&str>,
+    ) -> Self {
         fs::create_dir_all(folder).unwrap();
         let mut server = Self {
             folder: folder.to_owned(),
             through: through.to_vec(),
             more: more.to_owned(),
+            jetstream: jetstream.map(str::to_owned),
             host: host.to_owned(),
             port: 0,
+            leaves: None,
             child: None,
         };
         server.restart();
@@ -71,25 +88,63 @@ impl Server {
         format!("nats://{}", self.address())
     }
 
+    /// Where leaf nodes connect.
+    pub fn leaves(&self) -> u16 {
+        self.leaves.expect("it takes leaf nodes")
+    }
+
     /// Takes another configuration from the next start on.
     pub fn configure(&mut self, more: &str) {
         more.clone_into(&mut self.more);
+    }
+
+    /// Takes another configuration now, as its operator would have it do.
+    pub fn reload(&mut self, more: &str) {
+        self.configure(more);
+        self.write_configuration();
+        self.signal(rustix::process::Signal::HUP);
+    }
+
+    /// Holds it, with all its connections open.
+    pub fn stall(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = self.child.as_ref().expect("it runs").id();
+        let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    fn write_configuration(&self) {
+        let listen = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
+        let store = self.jetstream.as_ref().map_or_else(String::new, |more| {
+            let store = self.folder.join("store");
+            format!(
+                "jetstream {{ store_dir: \"{}\", max_mem: 64M, max_file: 1G, sync_interval: always\n{more} }}\n",
+                store.display()
+            )
+        });
+        let config = format!(
+            "listen: \"{}:{listen}\"\nserver_name: \"{}\"\nports_file_dir: \"{}\"\n{}\n{store}",
+            self.host,
+            self.folder.file_name().unwrap().to_str().unwrap(),
+            self.folder.display(),
+            self.more,
+        );
+        fs::write(self.folder.join("server.conf"), config).unwrap();
     }
 
     /// Starts it again on the same port.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it runs");
         let at = |name: &str| self.folder.join(name).display().to_string();
-        let listen = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
-        let config = format!(
-            "listen: \"{}:{listen}\"\nserver_name: tests\nports_file_dir: \"{}\"\n{}\n\
-             jetstream {{ store_dir: \"{}\", max_mem: 64M, max_file: 1G, sync_interval: always }}\n",
-            self.host,
-            self.folder.display(),
-            self.more,
-            at("store"),
-        );
-        fs::write(self.folder.join("server.conf"), config).unwrap();
+        self.write_configuration();
         for old in self.ports_files() {
             fs::remove_file(old).unwrap();
         }
@@ -99,15 +154,20 @@ impl Server {
         command.args(["-c", &at("server.conf"), "-l", &at("log")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("nats-server starts");
-        self.port = wait::until("nats-server listens", || {
+        let ports = wait::until("nats-server listens", || {
             if let Some(status) = child.try_wait().unwrap() {
                 let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
                 panic!("nats-server ended: {status}\n{log}");
             }
             let text = fs::read_to_string(self.ports_files().first()?).ok()?;
-            let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
-            ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+            serde_json::from_str::<serde_json::Value>(&text).ok()
         });
+        let port = |name: &str| ports[name][0].as_str()?.rsplit(':').next()?.parse().ok();
+        self.port = port("nats").expect("a port for clients");
+        // The file does not tell of it, the log does.
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let said = log.rsplit_once("Listening for leafnode connections on ");
+        self.leaves = said.and_then(|(_, it)| it.lines().next()?.rsplit(':').next()?.parse().ok());
         self.child = Some(child);
     }
 

@@ -1,19 +1,22 @@
 //! `coordctl bridge`: sessions on other machines. Keys and settings are the bridge program's business: it is asked.
 
+mod told;
+
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::error::{Exit, Failure};
-use crate::table::Table;
 use crate::terminal::line;
 use crate::{expect, format, output, paths};
-use proto::bridge::{BridgePeerView, BridgeView};
 use proto::request::Request;
+use proto::response::Response;
 
-/// A daemon that says nothing for so long is away: several times what it takes to be heard of again.
-const AWAY_MS: u64 = 20_000;
+/// A bridge reads its list of peers again within this time, and there are slow machines.
+const KNOWN_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Reach sessions on other machines over a NATS server.
 #[derive(Debug, clap::Args)]
@@ -39,7 +42,8 @@ enum Verb {
     Key,
     /// Trust another daemon by its key.
     Trust {
-        /// What `coordctl bridge key` prints there.
+        /// The whole line that `coordctl bridge key` prints there: the daemon's full fingerprint. The short one in addresses names a
+        /// daemon and does not vouch for its key, so it is not enough here.
         key: String,
         /// What to call it here.
         #[arg(long)]
@@ -72,6 +76,8 @@ enum Verb {
         /// The other daemon's name or fingerprint.
         peer: String,
     },
+    /// List the last messages that were not let in, there or here, and why.
+    Letters,
     /// Say how the bridge stands, and why an address is not reachable.
     Status {
         /// An address, as `coordctl peers` prints it.
@@ -113,7 +119,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         Verb::Rm => {
             program(context, "--remove", &[], "")?;
             context.call(Request::BridgeSet { on: false })?;
-            told(context, "the bridge is off; messages on their way wait until it is on again")
+            say_so(context, "the bridge is off; messages on their way wait until it is on again")
         }
         Verb::Key => {
             let key = program(context, "--key", &[], "")?;
@@ -121,7 +127,8 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         }
         Verb::Trust { key, name } => {
             let fingerprint = program(context, "--trust", &[&key, &name], "")?;
-            told(
+            wait_until_known(context, &fingerprint);
+            say_so(
                 context,
                 &format!(
                     "{name} is trusted; its fingerprint is {fingerprint}\nnothing passes yet: coordctl bridge allow SESSION {name}"
@@ -130,7 +137,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         }
         Verb::Distrust { peer } => {
             let fingerprint = program(context, "--distrust", &[&peer], "")?;
-            told(context, &format!("{fingerprint} is trusted no longer"))
+            say_so(context, &format!("{fingerprint} is trusted no longer"))
         }
         Verb::Ls => ls(context),
         Verb::Allow { session, peer, inbound, outbound } => {
@@ -138,6 +145,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
             allow(context, session, &peer, inbound || both, outbound || both)
         }
         Verb::Deny { session, peer } => allow(context, session, &peer, false, false),
+        Verb::Letters => letters(context),
         Verb::Status { address } => status(context, address.as_deref()),
     }
 }
@@ -164,7 +172,7 @@ fn add(context: &mut Context, args: Add) -> anyhow::Result<Exit> {
     }
     let key = program(context, "--set-up", &[], &settings.to_string())?;
     context.call(Request::BridgeSet { on: true })?;
-    told(
+    say_so(
         context,
         &format!(
             "the bridge is on; `coordctl bridge status` says how it stands\nthis daemon's key, for the other machine: {key}"
@@ -206,7 +214,23 @@ fn program(context: &Context, flag: &str, more: &[&str], stdin: &str) -> Result<
     Err(Failure::failed(line(why.trim_end())))
 }
 
-fn told(context: &Context, text: &str) -> anyhow::Result<Exit> {
+/// So that what its user says next of it is understood. Without a bridge that runs there is nobody to know it.
+fn wait_until_known(context: &mut Context, fingerprint: &str) {
+    let began = std::time::Instant::now();
+    while began.elapsed() < KNOWN_WITHIN {
+        match context.call_running(Request::BridgeStatus {}) {
+            Ok(Response::Bridge { bridge }) if bridge.running => {
+                if bridge.peers.iter().any(|it| it.fingerprint == fingerprint) {
+                    return;
+                }
+            }
+            Ok(_) | Err(_) => return,
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn say_so(context: &Context, text: &str) -> anyhow::Result<Exit> {
     printed(context, "said", text)
 }
 
@@ -251,180 +275,35 @@ fn ls(context: &mut Context) -> anyhow::Result<Exit> {
             output::note("no daemon is trusted; `coordctl bridge trust KEY --name NAME` adds one");
             return Ok(());
         }
-        Ok(output::table(&table(&known, &bridge.peers, format::now_ms()))?)
+        Ok(output::table(&told::table(&known, &bridge.peers, format::now_ms()))?)
     })?;
     Ok(Exit::Done)
 }
 
-/// Who is trusted is in the bridge's own file; what is known of them is the running bridge's word.
-fn table(known: &str, peers: &[BridgePeerView], now_ms: u64) -> Table {
-    let mut table = Table::new(&["NAME", "FINGERPRINT", "MACHINE", "HEARD", "WAITING", "SESSIONS"]);
-    for (fingerprint, name) in known.lines().filter_map(|it| it.split_once(' ')) {
-        let it = peers.iter().find(|it| it.fingerprint == fingerprint);
-        let count = |of: fn(&BridgePeerView) -> usize| it.map_or(0, of).to_string();
-        table.row([
-            name.to_owned(),
-            fingerprint.to_owned(),
-            it.map(|it| it.machine.clone()).unwrap_or_default(),
-            match it.map_or(0, |it| it.heard_ms) {
-                0 => "never".to_owned(),
-                at => format::ago(now_ms, at),
-            },
-            count(|it| it.rows as usize),
-            count(|it| it.sessions.len()),
-        ]);
-    }
-    table
+fn letters(context: &mut Context) -> anyhow::Result<Exit> {
+    let response = context.call(Request::BridgeStatus {})?;
+    output::respond(context, &response, || {
+        expect!(&response, Bridge { bridge });
+        if bridge.letters.is_empty() {
+            output::note("no message was turned away, neither here nor there");
+            return Ok(());
+        }
+        Ok(output::table(&told::letters_table(&bridge.letters, format::now_ms()))?)
+    })?;
+    Ok(Exit::Done)
 }
 
 fn status(context: &mut Context, address: Option<&str>) -> anyhow::Result<Exit> {
     let response = context.call(Request::BridgeStatus {})?;
     output::respond(context, &response, || {
         expect!(&response, Bridge { bridge });
-        for it in said(bridge) {
+        for it in told::said(bridge) {
             output::say(&it)?;
         }
         if let Some(address) = address {
-            output::say(&format!("{address}: {}", reach(bridge, address, format::now_ms())))?;
+            output::say(&format!("{address}: {}", told::reach(bridge, address, format::now_ms())))?;
         }
         Ok(())
     })?;
     Ok(Exit::Done)
-}
-
-/// How it stands, a line each.
-fn said(it: &BridgeView) -> Vec<String> {
-    if let Some(why) = broken(it) {
-        let waiting = if it.rows == 0 { Vec::new() } else { vec![waiting(it)] };
-        return [vec![why], waiting].concat();
-    }
-    let copies = match it.replicas {
-        0 | 1 => "one server keeps what is on its way; what it loses is sent again".to_owned(),
-        more => format!("{more} servers keep what is on its way"),
-    };
-    let mut lines = vec![
-        format!("connected to {} as {}", it.server, it.own),
-        copies,
-        waiting(it),
-        format!("{} daemons are trusted", it.peers.len()),
-    ];
-    for (reason, count) in &it.refused {
-        lines.push(format!("refused from outside, {count} times: {reason}"));
-    }
-    lines
-}
-
-fn waiting(it: &BridgeView) -> String {
-    format!("{} messages are on their way", it.rows)
-}
-
-/// What keeps everything from passing, if something does.
-fn broken(it: &BridgeView) -> Option<String> {
-    if !it.on {
-        return Some(
-            "there is no bridge; `coordctl bridge add nats://HOST:4222` sets one up".into(),
-        );
-    }
-    if !it.running {
-        return Some(
-            "the bridge process does not run; its log is bridge.log in the state folder".into(),
-        );
-    }
-    if !it.trouble.is_empty() {
-        return Some(format!("{}: {}", it.server, it.trouble));
-    }
-    (!it.connected).then(|| format!("{}: the server does not answer yet", it.server))
-}
-
-/// Why an address is reachable or not (L2).
-fn reach(it: &BridgeView, address: &str, now_ms: u64) -> String {
-    if let Some(why) = broken(it) {
-        return why;
-    }
-    let parts = address.strip_prefix("bridge:").and_then(|it| it.split_once('/'));
-    let Some((fingerprint, session)) = parts else {
-        return "this is no address on another machine; `coordctl peers` prints them".to_owned();
-    };
-    let Some(peer) = it.peers.iter().find(|it| it.fingerprint == fingerprint) else {
-        return "unknown: no daemon of that fingerprint is trusted; see `coordctl bridge ls`"
-            .to_owned();
-    };
-    if peer.heard_ms == 0 || now_ms.saturating_sub(peer.heard_ms) > AWAY_MS {
-        let since = match peer.heard_ms {
-            0 => "was not heard of since the bridge began".to_owned(),
-            at => format!("was last heard of {}", format::ago(now_ms, at)),
-        };
-        return format!(
-            "{} {since}: it is asleep or off, or does not trust this daemon; messages wait for it",
-            peer.name
-        );
-    }
-    if peer.sessions.iter().any(|it| it.session == session) {
-        return format!("reachable on {}", peer.name);
-    }
-    format!(
-        "{} is there, and tells of no such session: there is none, or its user has not allowed it with `coordctl bridge allow`",
-        peer.name
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proto::bridge::RemoteView;
-
-    fn view() -> BridgeView {
-        let session =
-            RemoteView { session: "s1".into(), name: "dates".into(), ..RemoteView::default() };
-        let peer = BridgePeerView {
-            fingerprint: "aaaaaaaaaaaaaaaa".into(),
-            name: "desk".into(),
-            heard_ms: 1_000_000,
-            sessions: vec![session],
-            ..BridgePeerView::default()
-        };
-        BridgeView {
-            on: true,
-            running: true,
-            connected: true,
-            server: "nats://hub".into(),
-            peers: vec![peer],
-            ..BridgeView::default()
-        }
-    }
-
-    #[test]
-    fn l2_each_cause_has_its_own_words() {
-        let address = "bridge:aaaaaaaaaaaaaaaa/s1";
-        let why = |it: &BridgeView, address: &str| reach(it, address, 1_000_500);
-        assert_eq!(why(&view(), address), "reachable on desk");
-        let cases = [
-            (BridgeView { on: false, ..view() }, address, "bridge add"),
-            (BridgeView { running: false, ..view() }, address, "bridge.log"),
-            (BridgeView { connected: false, ..view() }, address, "does not answer"),
-            (
-                BridgeView { trouble: "the server refuses the credentials".into(), ..view() },
-                address,
-                "credentials",
-            ),
-            (view(), "bridge:bbbbbbbbbbbbbbbb/s1", "no daemon of that fingerprint"),
-            (view(), "bridge:aaaaaaaaaaaaaaaa/s2", "bridge allow"),
-            (view(), "s1", "no address"),
-        ];
-        for (it, address, want) in cases {
-            assert!(why(&it, address).contains(want), "{want}: {}", why(&it, address));
-        }
-        assert!(reach(&view(), address, 1_000_000 + AWAY_MS + 1).contains("asleep"));
-    }
-
-    #[test]
-    fn l1_trusted_daemons_are_listed_whether_or_not_they_are_there() {
-        let known = "aaaaaaaaaaaaaaaa desk\nbbbbbbbbbbbbbbbb tower";
-        assert_eq!(
-            table(known, &view().peers, 1_000_000).render(None),
-            "NAME   FINGERPRINT       MACHINE  HEARD     WAITING  SESSIONS\n\
-             desk   aaaaaaaaaaaaaaaa           just now  0        1\n\
-             tower  bbbbbbbbbbbbbbbb           never     0        0\n"
-        );
-    }
 }

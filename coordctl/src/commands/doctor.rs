@@ -274,7 +274,8 @@ fn bridge(context: &mut Context) -> Vec<Check> {
 
 fn bridge_checks(it: &BridgeView) -> Vec<Check> {
     if !it.running {
-        let text = "its process does not run; bridge.log in the state folder says why";
+        let why = if it.trouble.is_empty() { "it is being started" } else { &it.trouble };
+        let text = format!("its process does not run: {why}; see bridge.log in the state folder");
         return vec![fail("bridge", text)];
     }
     if !it.connected || !it.trouble.is_empty() {
@@ -285,8 +286,8 @@ fn bridge_checks(it: &BridgeView) -> Vec<Check> {
     if it.replicas <= 1 {
         checks.push(warn(
             "bridge",
-            "one server keeps what is on its way, and may lose the last minutes of it when its power fails (sync_interval); \
-             coordd sends that again, but only while the sender's machine runs",
+            "one server keeps what is on its way. Unless its sync_interval is `always`, which it does not tell, it may lose \
+             the last two minutes with its power; coordd sends that again, but not before both machines are there at once",
         ));
     }
     let refused: u64 = it.refused.iter().map(|it| it.1).sum();

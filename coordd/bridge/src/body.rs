@@ -80,10 +80,10 @@ pub(crate) enum Fate {
     Refused,
 }
 
-/// What a daemon decided about rows.
+/// What a daemon decided about rows. Each is read by itself: one that is not understood takes none with it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Receipts {
-    pub(crate) rows: Vec<Receipt>,
+pub(crate) struct Receipts<T = Receipt> {
+    pub(crate) rows: Vec<T>,
 }
 
 /// What it decided about one.

@@ -26,6 +26,7 @@ use crate::inbox::Cursor;
 use crate::keys::{Fingerprint, Identity};
 use crate::limits::UNDECIDED_MAX;
 use crate::outbox::{self, Fate, Outbox};
+use crate::refused::Refused;
 use crate::trusted::Trusted;
 use crate::wire::{Ack, Sent, ToSend, Wire};
 
@@ -36,7 +37,7 @@ const PRESENCE_MS: u64 = 3_000;
 /// How often coordd is told how things stand, unless something changed.
 const REPORT_MS: u64 = 1_000;
 /// How often the list of peers is read again.
-const TRUSTED_MS: u64 = 1_000;
+const TRUSTED_MS: u64 = 500;
 
 /// Why a row is not carried.
 const NOT_TRUSTED: &str = "no daemon of that key is trusted; `coordctl bridge trust` does that";
@@ -92,7 +93,7 @@ pub(crate) struct Engine {
     receipts: BTreeMap<Fingerprint, Vec<Receipt>>,
     acks: Vec<Ack>,
 
-    refused: BTreeMap<String, u64>,
+    refused: Refused,
     presence_ms: u64,
     last_presence_ms: u64,
     report_ms: u64,
@@ -113,6 +114,7 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { own, folder, trusted, wire, home, server, machine } = parts;
+        let refused = Refused::read(&folder);
         Self {
             own,
             folder,
@@ -135,7 +137,7 @@ impl Engine {
             unwritten: BTreeSet::new(),
             receipts: BTreeMap::new(),
             acks: Vec::new(),
-            refused: BTreeMap::new(),
+            refused,
             presence_ms: 0,
             last_presence_ms: 0,
             report_ms: 0,
@@ -205,6 +207,10 @@ impl Engine {
     async fn take_row(&mut self, to: Fingerprint, id: u64, expires_ms: u64, row: &body::Row) {
         let Some(epoch) = self.epoch else { return };
         if self.trusted.get(&to).is_none() {
+            // Its user may have named it a moment ago.
+            self.read_trusted().await;
+        }
+        if self.trusted.get(&to).is_none() {
             return self.tell(id, Fate::Refused(NOT_TRUSTED.to_owned())).await;
         }
         let Ok(body) = serde_json::to_vec(row) else { return };
@@ -259,10 +265,29 @@ impl Engine {
 
     fn sealed(&self, to: &Fingerprint, header: &Header, body: &[u8]) -> Option<(String, Vec<u8>)> {
         let peer = self.trusted.get(to)?;
+        #[cfg(feature = "skew")]
+        let later = crate::skew::is_later().then(|| crate::skew::body(header.kind, body));
+        #[cfg(feature = "skew")]
+        let body = later.as_deref().unwrap_or(body);
         let bytes = envelope::write(&self.own, &peer.key, header, body);
         let bytes = bytes.map_err(|error| tracing::warn!(%error, "cannot seal")).ok()?;
         let own = self.own.public().fingerprint();
         Some((crate::subjects::subject(header.kind, to, &own), bytes))
+    }
+
+    async fn read_trusted(&mut self) {
+        match Trusted::read(&self.folder) {
+            Ok(trusted) if trusted != self.trusted => {
+                self.trusted = trusted;
+                (self.announce_due, self.report_ms) = (true, 0);
+                let trusted = &self.trusted;
+                for id in self.outbox.retain(|it| trusted.get(it).is_some()) {
+                    self.tell(id, Fate::Refused(NOT_TRUSTED.to_owned())).await;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the peers cannot be read"),
+        }
     }
 
     async fn tick(&mut self) {
@@ -272,18 +297,7 @@ impl Engine {
         }
         if now_ms >= self.trusted_ms {
             self.trusted_ms = now_ms + TRUSTED_MS;
-            match Trusted::read(&self.folder) {
-                Ok(trusted) if trusted != self.trusted => {
-                    self.trusted = trusted;
-                    (self.announce_due, self.report_ms) = (true, 0);
-                    let trusted = &self.trusted;
-                    for id in self.outbox.retain(|it| trusted.get(it).is_some()) {
-                        self.tell(id, Fate::Refused(NOT_TRUSTED.to_owned())).await;
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the peers cannot be read"),
-            }
+            self.read_trusted().await;
         }
         self.settle_decided().await;
         if now_ms >= self.presence_ms || self.announce_due {
@@ -294,6 +308,7 @@ impl Engine {
         let changed = self.wire.standing.has_changed().unwrap_or(false);
         if now_ms >= self.report_ms || changed {
             self.report_ms = now_ms + REPORT_MS;
+            self.refused.write(&self.folder);
             self.report().await;
         }
     }

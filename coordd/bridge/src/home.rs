@@ -59,6 +59,8 @@ pub(crate) struct Report {
     pub(crate) peers: Vec<PeerReport>,
     /// What was refused or set aside, by reason.
     pub(crate) refused: Vec<(String, u64)>,
+    /// Messages of trusted daemons that were not let in.
+    pub(crate) letters: Vec<crate::refused::Letter>,
 }
 
 /// How one peer stands.

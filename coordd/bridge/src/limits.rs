@@ -11,8 +11,9 @@ pub(crate) const PEERS_MAX: usize = 1_024;
 /// remember what it decided about each.
 pub(crate) const WINDOW_MAX: usize = 64;
 
-/// Rows on their way to all daemons together. coordd keeps the rest.
-pub(crate) const ROWS_MAX: usize = 2_048;
+/// Rows on their way to all daemons together: all that coordd hands over, a window for each. It keeps the rest. A row that is
+/// turned away while a later one is taken would be lost, since its receiver then takes it for one that it knows.
+pub(crate) const ROWS_MAX: usize = WINDOW_MAX * PEERS_MAX;
 
 /// Sessions that one daemon tells another of. More is cut, and said.
 pub(crate) const SESSIONS_TOLD_MAX: usize = 256;

@@ -292,6 +292,11 @@ fn request(it: ToHome) -> Request {
     }
 }
 
+fn letter(it: crate::refused::Letter) -> wire::LetterView {
+    let crate::refused::Letter { at_ms, from, message, reason } = it;
+    wire::LetterView { is_ours: false, at_ms, address: from, message, reason }
+}
+
 fn view(it: Report) -> wire::BridgeView {
     let peers = it.peers.into_iter().map(|it| wire::BridgePeerView {
         fingerprint: it.fingerprint,
@@ -322,5 +327,6 @@ fn view(it: Report) -> wire::BridgeView {
         rows: it.rows,
         peers: peers.collect(),
         refused: it.refused,
+        letters: it.letters.into_iter().map(letter).collect(),
     }
 }

@@ -26,7 +26,10 @@ mod limits;
 mod link;
 mod nats;
 mod outbox;
+mod refused;
 mod settings;
+#[cfg(feature = "skew")]
+mod skew;
 mod subjects;
 mod trusted;
 mod wire;
@@ -104,11 +107,15 @@ fn set_up(folder: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(INPUT_LEN_MAX).read_to_string(&mut text);
     read.context("reading the settings from stdin")?;
-    let settings: Settings = toml::from_str(&text).context("the settings are not understood")?;
+    let (settings, unknown) = Settings::parse(&text).context("the settings are not understood")?;
+    anyhow::ensure!(unknown.is_empty(), "nobody here knows the setting {}", unknown.join(", "));
     let folder = Folder::open(Path::new(folder))?;
     // Secrets are looked at now, while somebody is there to be told.
     for path in [&settings.nkey_file, &settings.token_file].into_iter().flatten() {
         settings::secret(path)?;
+    }
+    if let Some(path) = &settings.credentials {
+        nats::check_credentials(path)?;
     }
     settings.write(&folder)?;
     Ok(Identity::open(&folder)?.public().to_string())

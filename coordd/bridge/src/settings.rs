@@ -43,7 +43,6 @@ pub(crate) enum SettingsError {
 
 /// What is kept.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     pub(crate) servers: Vec<String>,
     /// A credentials file of NATS: a token with a key.
@@ -72,10 +71,22 @@ impl Settings {
     pub(crate) fn read(folder: &Folder) -> Result<Option<Self>, SettingsError> {
         let Some(bytes) = folder.read(SETTINGS_FILE)? else { return Ok(None) };
         let text = String::from_utf8_lossy(&bytes);
-        let found: Self =
-            toml::from_str(&text).map_err(|source| SettingsError::Malformed { source })?;
+        let (found, unknown) = Self::parse(&text)?;
+        if !unknown.is_empty() {
+            tracing::warn!(?unknown, "a later build wrote settings that are not known here");
+        }
         found.check()?;
         Ok(Some(found))
+    }
+
+    /// Settings, and the names in the text that are not known: of a later build, or wrong.
+    pub(crate) fn parse(text: &str) -> Result<(Self, Vec<String>), SettingsError> {
+        let malformed = |source| SettingsError::Malformed { source };
+        let given: toml::Table = toml::from_str(text).map_err(malformed)?;
+        let found: Self = toml::from_str(text).map_err(malformed)?;
+        let known = toml::Table::try_from(&found).unwrap_or_default();
+        let unknown = given.keys().filter(|it| !known.contains_key(*it)).cloned().collect();
+        Ok((found, unknown))
     }
 
     pub(crate) fn write(&self, folder: &Folder) -> Result<(), SettingsError> {
@@ -165,5 +176,15 @@ mod tests {
         };
         assert!(matches!(two.write(&folder), Err(SettingsError::TwoWays)));
         assert!(Settings::remove(&folder).unwrap());
+    }
+
+    #[test]
+    fn m7_what_a_later_build_set_is_passed_over_and_named() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Folder::open(&base.path().join("bridge")).unwrap();
+        let text = "servers = [\"nats://hub\"]\nlater = true\n";
+        folder.write(SETTINGS_FILE, text.as_bytes()).unwrap();
+        assert_eq!(Settings::read(&folder).unwrap(), Some(with("nats://hub")));
+        assert_eq!(Settings::parse(text).unwrap().1, ["later"]);
     }
 }

@@ -34,6 +34,17 @@ pub(crate) fn all(kind: Kind, to: &Fingerprint) -> String {
     format!("coordd.v1.{to}.{}.*", word(kind))
 }
 
+/// All that is stored for a daemon. One filter, which stands in the name of the request for a consumer: so a server can give
+/// each daemon the right to its own consumer and to no other's mail.
+pub(crate) fn stored_for(own: &Fingerprint) -> String {
+    format!("coordd.v1.{own}.>")
+}
+
+/// Where the server's answers to a daemon go: by a name of its own, so that nobody else may hear them.
+pub(crate) fn answers(own: &Fingerprint) -> String {
+    format!("_INBOX.{own}")
+}
+
 /// The consumer that a daemon reads by. Durable: the server keeps its position.
 pub(crate) fn consumer(own: &Fingerprint) -> String {
     format!("coordd-{own}")

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 mod report;
 
-pub use report::{PeerReport, Remote, Report};
+pub use report::{Letter, PeerReport, Remote, Report};
 
 /// What the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";
@@ -65,6 +65,8 @@ pub struct Bridge {
     pub(crate) looked_at: Option<MessageId>,
     /// What it said last of how things stand.
     pub report: Report,
+    /// Why there is no process, in words for people, while there is none.
+    pub ended: String,
 }
 
 /// A row that another daemon sent.
@@ -158,6 +160,7 @@ pub(crate) fn connected(
         step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
         return;
     };
+    bridge.ended.clear();
     let old = bridge.peer.replace(peer);
     bridge.handed.clear();
     bridge.due = true;
@@ -206,10 +209,10 @@ pub(crate) fn escaped_len(text: &str) -> usize {
     text.bytes().map(len).sum()
 }
 
-/// Whether one more message may wait for the bridge.
+/// Whether one more message may wait for the bridge. What is said of others' messages takes no room from it.
 pub(crate) fn has_room(durable: &Durable, step: &Step, len: usize) -> Result<(), Denial> {
-    let added = step.records.iter().filter(|it| matches!(it, Record::OutgoingPut { .. })).count();
-    if durable.outbox.carried_len() + added >= limits::BRIDGE_OPEN_MAX {
+    let words = durable.outbox.carried_len().saturating_sub(durable.outbox.statuses_len());
+    if words + put_now(step) >= limits::BRIDGE_OPEN_MAX {
         let max = limits::BRIDGE_OPEN_MAX;
         return Err(Denial::Full { what: "messages on their way to other machines", max });
     }
@@ -218,6 +221,15 @@ pub(crate) fn has_room(durable: &Durable, step: &Step, len: usize) -> Result<(),
         return Err(Denial::Full { what: "bytes on their way to other machines", max });
     }
     Ok(())
+}
+
+/// Whether it can be said what became of one more message from there. There is room for all that were taken.
+pub(crate) fn has_room_for_status(durable: &Durable, step: &Step) -> bool {
+    durable.outbox.statuses_len() + put_now(step) < limits::BRIDGE_STATUSES_MAX
+}
+
+fn put_now(step: &Step) -> usize {
+    step.records.iter().filter(|it| matches!(it, Record::OutgoingPut { .. })).count()
 }
 
 /// Whether a session's agents may write to a daemon.
@@ -350,6 +362,10 @@ fn words_for(
     // The bridge, or this daemon, died before the other one was told.
     if durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
         return Decision::Taken;
+    }
+    // It fetches too slowly what is said of its messages: no more of them are taken before it does.
+    if durable.outbox.statuses_len_to(peer) >= limits::BRIDGE_STATUSES_OF_ONE_MAX {
+        return Decision::Later;
     }
     let session = durable.sessions.get(&SessionId(to.to_owned()));
     // Whether there is such a session is not told to who may not write to it.

@@ -81,6 +81,7 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             let taken = outside::heard(durable, live, &mut step, now, to, from, says);
             step.effect(Effect::Heard { ticket, taken });
         }
+        Input::BridgeEnded { why } => live.bridge.ended = why,
         Input::BridgeStarting { incarnation, token, renumber } => {
             bridge::starting(durable, live, &mut step, now, (incarnation, token), renumber);
         }

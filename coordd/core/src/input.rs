@@ -118,6 +118,11 @@ pub enum Input {
         /// What is said.
         says: Says,
     },
+    /// The bridge process has ended, or cannot be started.
+    BridgeEnded {
+        /// Why, and when it is tried again, in words for people.
+        why: String,
+    },
     /// The bridge process is about to be started.
     BridgeStarting {
         /// Which start.

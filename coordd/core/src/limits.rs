@@ -88,6 +88,11 @@ pub const HAND_AGAIN_MS: u64 = 25_000;
 
 /// Messages on their way to other machines: some days' worth for those that are away, and all that the bridge holds at once.
 pub const BRIDGE_OPEN_MAX: usize = 2_000;
+/// What is said of one daemon's messages and waits for it. With so many no more of its messages are taken, so that it can be said
+/// what became of each; ten windows and more.
+pub const BRIDGE_STATUSES_OF_ONE_MAX: usize = 1_000;
+/// The same of all daemons. What is beyond is left out: with a few daemons it is never reached.
+pub const BRIDGE_STATUSES_MAX: usize = 8_000;
 /// Bytes of one text once it is escaped: with its envelope it is to fit into what servers take, 1 MiB.
 pub const BRIDGE_TEXT_LEN_MAX: usize = 768 * 1024;
 /// Bytes of their texts: they are in memory.

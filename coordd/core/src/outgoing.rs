@@ -131,6 +131,13 @@ impl Outgoing {
         self.to.starts_with("bridge:")
     }
 
+    /// The other daemon that it tells of a message of its own, if it does that.
+    fn status_for(&self) -> Option<&str> {
+        let is_status = matches!(self.kind, Kind::Status { .. });
+        let to = self.to.strip_prefix("bridge:").filter(|_| is_status)?;
+        to.split_once('/').map(|(peer, _)| peer)
+    }
+
     /// When it was last heard of.
     fn last_ms(&self) -> u64 {
         self.ended_ms.or(self.delivered_ms).unwrap_or(self.accepted_ms)
@@ -167,6 +174,8 @@ pub struct Outbox {
     /// Those for other machines that are not there.
     carried: BTreeSet<MessageId>,
     carried_bytes: usize,
+    /// How many of these say what became of somebody's message, by who is told.
+    statuses: BTreeMap<String, usize>,
 }
 
 impl Outbox {
@@ -195,9 +204,26 @@ impl Outbox {
         self.carried.iter().filter_map(|id| self.all.get(id))
     }
 
+    /// Words for other machines that will not be read there, the latest first.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &Outgoing> {
+        let ended = |it: &&Outgoing| matches!(it.state, State::Bounced | State::Expired);
+        let is_words = |it: &&Outgoing| matches!(it.kind, Kind::Words { .. });
+        self.all.values().rev().filter(|it| it.is_carried()).filter(ended).filter(is_words)
+    }
+
     /// How many of these there are.
     pub fn carried_len(&self) -> usize {
         self.carried.len()
+    }
+
+    /// How many of these say what became of somebody's message.
+    pub(crate) fn statuses_len(&self) -> usize {
+        self.statuses.values().sum()
+    }
+
+    /// The same, of one daemon's messages.
+    pub(crate) fn statuses_len_to(&self, peer: &str) -> usize {
+        self.statuses.get(peer).copied().unwrap_or_default()
     }
 
     /// The bytes of their texts.
@@ -222,7 +248,11 @@ impl Outbox {
         }
         if it.state == State::Accepted && it.is_carried() {
             self.carried_bytes += it.text.len();
-            self.carried.insert(it.id);
+            if self.carried.insert(it.id)
+                && let Some(to) = it.status_for()
+            {
+                *self.statuses.entry(String::from(to)).or_default() += 1;
+            }
         } else if it.state == State::Accepted {
             self.open.insert(it.id);
         }
@@ -235,6 +265,14 @@ impl Outbox {
         let text = core::mem::take(&mut it.text);
         if self.carried.remove(&id) {
             self.carried_bytes -= text.len();
+            if let Some(to) = it.status_for()
+                && let Some(count) = self.statuses.get_mut(to)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    self.statuses.remove(to);
+                }
+            }
         }
         it.reason = String::from(reason);
         if state == State::Delivered {
@@ -259,6 +297,11 @@ impl Outbox {
         self.open.retain(|id| self.all.contains_key(id));
         self.carried.retain(|id| self.all.contains_key(id));
         self.carried_bytes = self.carried().map(|it| it.text.len()).sum();
+        let mut statuses = BTreeMap::new();
+        for to in self.carried().filter_map(Outgoing::status_for) {
+            *statuses.entry(String::from(to)).or_default() += 1;
+        }
+        self.statuses = statuses;
         self.by_wire_id.retain(|_, id| self.all.contains_key(id));
     }
 }

@@ -245,8 +245,7 @@ fn say(
     let open = durable.outbox.open_len() + said_now.count();
     let is_carried = to.address.starts_with("bridge:");
     let to = if is_carried {
-        Some(to.address.as_str())
-            .filter(|_| surely || bridge::has_room(durable, step, text.len()).is_ok())
+        Some(to.address.as_str()).filter(|_| surely || bridge::has_room_for_status(durable, step))
     } else {
         path_of(&to.address).filter(|_| open < limits::OUTGOING_OPEN_MAX)
     };

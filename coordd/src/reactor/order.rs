@@ -77,6 +77,7 @@ pub(super) fn name(input: &Input) -> &'static str {
         Input::TeamRemoved { .. } => "team_removed",
         Input::Outside { .. } => "outside",
         Input::BridgeStarting { .. } => "bridge_starting",
+        Input::BridgeEnded { .. } => "bridge_ended",
         Input::Handed { .. } => "handed",
         Input::InboxWritten { .. } => "inbox_written",
         Input::InboxRead { .. } => "inbox_read",

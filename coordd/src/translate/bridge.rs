@@ -22,6 +22,8 @@ const PEERS_MAX: usize = 1_024;
 const SESSIONS_MAX: usize = 256;
 /// Reasons of refusals that are kept.
 const REASONS_MAX: usize = 64;
+/// Dead letters of each direction that are told.
+const LETTERS_MAX: usize = 64;
 
 pub(super) fn told(id: u64, fate: wire::Fate, reason: String) -> Request {
     let fate = match fate {
@@ -88,7 +90,13 @@ pub(super) fn report(it: wire::BridgeView) -> Request {
         replicas: it.replicas,
         peers,
         refused: it.refused.into_iter().take(REASONS_MAX).collect(),
+        letters: it.letters.into_iter().take(LETTERS_MAX).map(letter).collect(),
     })
+}
+
+fn letter(it: wire::LetterView) -> bridge::Letter {
+    let wire::LetterView { is_ours: _, at_ms, address, message, reason } = it;
+    bridge::Letter { at_ms, address, message, reason }
 }
 
 fn remote(it: wire::RemoteView) -> Remote {
@@ -129,12 +137,32 @@ pub(super) fn view(core: &Core) -> wire::BridgeView {
         own: report.own.clone(),
         server: report.server.clone(),
         connected: report.connected,
-        trouble: report.trouble.clone(),
+        trouble: if live.peer.is_some() { report.trouble.clone() } else { live.ended.clone() },
         replicas: report.replicas,
         rows: count(core.durable.outbox.carried_len()),
         peers: peers.collect(),
         refused: report.refused.clone(),
+        letters: letters(core),
     }
+}
+
+/// The latest messages that were not let in: theirs by the bridge's word, ours by their receipts.
+fn letters(core: &Core) -> Vec<wire::LetterView> {
+    let theirs = core.live.bridge.report.letters.iter().cloned();
+    let theirs = theirs.map(|it| {
+        let bridge::Letter { at_ms, address, message, reason } = it;
+        wire::LetterView { is_ours: false, at_ms, address, message, reason }
+    });
+    let ours = core.durable.outbox.dead_letters().take(LETTERS_MAX).map(|it| wire::LetterView {
+        is_ours: true,
+        at_ms: it.ended_ms.unwrap_or(it.accepted_ms),
+        address: it.to.clone(),
+        message: it.id.to_string(),
+        reason: it.reason.clone(),
+    });
+    let mut all: Vec<_> = theirs.chain(ours).collect();
+    all.sort_by_key(|it| it.at_ms);
+    all
 }
 
 fn remote_view(it: &Remote) -> wire::RemoteView {

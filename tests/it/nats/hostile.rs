@@ -4,65 +4,128 @@ use proto::message::MessageState;
 use tests::nats::{Raw, Server};
 use tests::wait::until_within;
 
-use super::hosts::{RECOVERY_LIMIT, pair};
+use super::hosts::{Host, RECOVERY_LIMIT, pair, server, talk};
+
+/// What is stored on the server while two hosts say three secrets to each other.
+fn heard_on_the_server(server: &Server, a: &mut Host, b: &mut Host) -> Vec<(String, Vec<u8>)> {
+    let (to_b, to_a) = (a.address(), b.address());
+    let mut raw = Raw::connect(server);
+    raw.listen("coordd.v1.*.*.*");
+    for it in 0..3 {
+        let ids = (a.send(&to_b, &format!("a secret {it}")), b.send(&to_a, "a secret"));
+        assert!(a.read_one().text.contains("a secret") && b.read_one().text.contains("a secret"));
+        a.wait_for(&ids.0, MessageState::Consumed);
+        b.wait_for(&ids.1, MessageState::Consumed);
+    }
+    let mut heard = Vec::new();
+    let rows = |all: &[(String, Vec<u8>)]| all.iter().filter(|it| it.0.contains(".row.")).count();
+    // Three words and three statuses each way, and receipts for them.
+    while rows(&heard) < 12 {
+        let (subject, bytes) = raw.hear();
+        let shown = String::from_utf8_lossy(&bytes).into_owned();
+        for secret in ["a secret", &a.session, &b.session, a.daemon.work().to_str().unwrap()] {
+            assert!(!shown.contains(secret), "{secret} can be read in {subject}");
+        }
+        heard.push((subject, bytes));
+    }
+    heard
+}
+
+fn counted(host: &mut Host, want: &str) -> u64 {
+    host.status().refused.iter().filter(|it| it.0.contains(want)).map(|it| it.1).sum()
+}
+
+fn wait_for_count(host: &mut Host, want: &str, least: u64) {
+    until_within(RECOVERY_LIMIT, want, || (counted(host, want) >= least).then_some(()));
+}
+
+/// Lines in the log of the bridge about one reason.
+fn log_lines(host: &Host, want: &str) -> usize {
+    let log = std::fs::read_to_string(host.daemon.state().join("bridge.log")).unwrap();
+    assert!(!log.contains("a secret"), "{log}");
+    let lines = log.lines().filter(|it| it.contains("refused from outside"));
+    lines.filter(|it| it.contains(want)).count()
+}
 
 #[test]
-fn m7_what_is_replayed_altered_oversized_or_from_nobody_known_is_refused_counted_and_seen() {
-    let folder = tempfile::Builder::new().prefix("cn.").tempdir_in("/tmp").unwrap();
-    let server = Server::start(folder.path());
+fn m7_rel18_a_whole_stream_that_is_played_again_enters_nothing_twice_and_is_counted() {
+    let (_folder, server) = server();
     let (mut a, mut b) = pair(&server);
-    let to_b = a.address();
-    b.address();
+    let heard = heard_on_the_server(&server, &mut a, &mut b);
     let mut raw = Raw::connect(&server);
-    raw.listen("coordd.v1.*.row.*");
-    let mut heard = Vec::new();
-    for it in 0..3 {
-        let id = a.send(&to_b, &format!("a secret {it}"));
-        assert!(b.read_one().text.contains("a secret"));
-        a.wait_for(&id, MessageState::Consumed);
-    }
-    let row = format!("coordd.v1.{}.row.", to_b["bridge:".len()..].split('/').next().unwrap());
-    while heard.len() < 3 {
-        let (subject, bytes) = raw.hear();
-        if subject.starts_with(&row) {
-            let shown = String::from_utf8_lossy(&bytes).into_owned();
-            assert!(!shown.contains("a secret") && !shown.contains(&b.session), "it can be read");
-            heard.push((subject, bytes));
+    for _ in 0..2 {
+        for (subject, bytes) in &heard {
+            raw.publish(subject, bytes);
         }
     }
-    // The whole stream again, twice.
-    let mut raw = Raw::connect(&server);
-    for (subject, bytes) in heard.iter().chain(&heard) {
+    // Backwards too, and after the bridges have died.
+    raw.flush();
+    for host in [&mut a, &mut b] {
+        wait_for_count(host, "it came before", 12);
+        host.bridge().kill9();
+    }
+    for (subject, bytes) in heard.iter().rev() {
         raw.publish(subject, bytes);
     }
-    let (subject, good) = heard[0].clone();
+    raw.flush();
+    for host in [&mut a, &mut b] {
+        wait_for_count(host, "it came before", 18);
+        assert!(
+            (1..=6).contains(&log_lines(host, "it came before")),
+            "one line for a power of two"
+        );
+        host.lead.assert_nothing_comes();
+    }
+    talk(&mut a, &mut b);
+}
+
+#[test]
+fn m7_what_is_altered_oversized_or_from_nobody_known_is_refused_counted_and_seen() {
+    let (_folder, server) = server();
+    let (mut a, mut b) = pair(&server);
+    let heard = heard_on_the_server(&server, &mut a, &mut b);
+    let own = b.status().own;
+    let row = format!("coordd.v1.{own}.row.");
+    let (subject, good) = heard.iter().find(|it| it.0.starts_with(&row)).unwrap().clone();
+    let mut raw = Raw::connect(&server);
     for at in [4, 40, 80, good.len() - 100, good.len() - 1] {
         let mut altered = good.clone();
         altered[at] ^= 1;
         raw.publish(&subject, &altered);
     }
-    let mut stranger = good.clone();
-    stranger[5..37].fill(7);
-    raw.publish(&subject, &stranger);
     raw.publish(&subject, b"garbage");
     raw.publish(&subject, &vec![0; 1_000_000]);
     // Under the name of another sender.
-    let elsewhere = format!("{row}aaaaaaaaaaaaaaaa");
-    raw.publish(&elsewhere, &good);
+    raw.publish(&format!("{row}aaaaaaaaaaaaaaaa"), &good);
     raw.flush();
-    let wanted =
-        ["the signature is not", "not trusted", "not an envelope", "longer than", "another daemon"];
-    until_within(RECOVERY_LIMIT, "everything is counted", || {
-        let refused = b.status().refused;
-        wanted.iter().all(|want| refused.iter().any(|it| it.0.contains(want))).then_some(())
-    });
-    let shown = b.daemon.coordctl(&["bridge", "status"]).stdout;
-    assert!(shown.contains("refused from outside"), "{shown}");
-    let log = std::fs::read_to_string(b.daemon.state().join("bridge.log")).unwrap();
-    assert!(log.contains("refused from outside") && !log.contains("a secret"), "{log}");
-    // What is good still passes, after all of that.
-    let id = a.send(&to_b, "the next one");
-    assert!(b.read_one().text.contains("the next one"));
-    a.wait_for(&id, MessageState::Consumed);
+    for want in ["the signature is not", "not an envelope", "longer than", "another daemon"] {
+        wait_for_count(&mut b, want, 1);
+        b.says(want);
+        assert!(log_lines(&b, want) >= 1, "{want} is not in the log");
+    }
+    // What is good still passes, after all of that, and the figures outlive the process.
+    let before = counted(&mut b, "longer than");
+    b.bridge().kill9();
+    talk(&mut a, &mut b);
+    assert_eq!(counted(&mut b, "longer than"), before);
+    b.lead.assert_nothing_comes();
+}
+
+#[test]
+fn m7_a_daemon_whose_key_is_not_trusted_is_refused_counted_and_seen() {
+    let (_folder, server) = server();
+    let (mut a, mut b) = pair(&server);
+    // It knows b's key, which is no secret, and says what it likes to where it likes.
+    let mut c = Host::start(&[]);
+    c.join(&server);
+    c.trust(&b, "bee");
+    c.allow("bee", &[]);
+    let to_b = format!("bridge:{}/{}", b.status().own, b.session);
+    let id = c.send(&to_b, "let me in");
+    wait_for_count(&mut b, "not trusted", 1);
+    b.says("from a key that is not trusted here");
+    assert!(log_lines(&b, "not trusted") >= 1);
+    talk(&mut a, &mut b);
+    assert_eq!(c.receipt(&id).state, MessageState::Accepted, "nobody tells it anything");
     b.lead.assert_nothing_comes();
 }

@@ -31,7 +31,11 @@ pub(super) struct Host {
 impl Host {
     /// A host without a bridge, whose daemon is started through a program.
     pub(super) fn start(through: &[String]) -> Self {
-        let mut sandbox = Sandbox::new();
+        Self::start_in(Sandbox::new(), through)
+    }
+
+    /// The same in a sandbox.
+    pub(super) fn start_in(mut sandbox: Sandbox, through: &[String]) -> Self {
         let mut agents = Agents::set_up(&mut sandbox);
         let through: Vec<_> = through.iter().map(String::as_str).collect();
         let daemon = Daemon::start_through(sandbox, &through);
@@ -45,10 +49,21 @@ impl Host {
 
     /// Sets up the bridge to a server that takes the token.
     pub(super) fn join(&self, server: &Server) {
-        let token = self.daemon.write("token", TOKEN);
-        std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-            .unwrap();
-        self.join_with(&[&server.url(), "--token-file", token.to_str().unwrap()]);
+        self.join_by(&server.url());
+    }
+
+    /// The same by another address of it.
+    pub(super) fn join_by(&self, url: &str) {
+        let token = self.secret("token", TOKEN);
+        self.join_with(&[url, "--token-file", &token]);
+    }
+
+    /// A file that others cannot read.
+    pub(super) fn secret(&self, name: &str, text: &str) -> String {
+        let path = self.daemon.write(name, text);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, mode).unwrap();
+        path.to_str().unwrap().to_owned()
     }
 
     /// Sets it up with these arguments.
@@ -82,6 +97,26 @@ impl Host {
     pub(super) fn why(&self, address: &str) -> String {
         let ran = self.daemon.coordctl(&["bridge", "status", address]);
         ran.stdout.lines().last().unwrap_or_default().to_owned()
+    }
+
+    /// Its bridge process, which is to run.
+    pub(super) fn bridge(&self) -> tests::processes::Process {
+        until_within(RECOVERY_LIMIT, "a bridge runs", || {
+            let all = self.daemon.processes();
+            all.into_iter().find(|it| it.command.ends_with("coordd-bridge"))
+        })
+    }
+
+    /// Waits until a person who asks reads this.
+    pub(super) fn says(&self, want: &str) {
+        let mut last = String::new();
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            until_within(RECOVERY_LIMIT, want, || {
+                last = self.daemon.coordctl(&["bridge", "status"]).said();
+                last.contains(want).then_some(())
+            });
+        }));
+        assert!(found.is_ok(), "{want:?} is not said: {last}");
     }
 
     /// Sessions on other machines that can be seen.
@@ -181,6 +216,29 @@ pub(super) fn pair(server: &Server) -> (Host, Host) {
     b.join(server);
     introduce(&mut a, &mut b);
     (a, b)
+}
+
+/// One message there and one back, each read and known to be.
+pub(super) fn talk(a: &mut Host, b: &mut Host) {
+    let (to_b, to_a) = (a.address(), b.address());
+    let id = a.send(&to_b, "there?");
+    assert!(b.read_one().text.contains("there?"));
+    a.wait_for(&id, MessageState::Consumed);
+    let id = b.send(&to_a, "here");
+    assert!(a.read_one().text.contains("here"));
+    b.wait_for(&id, MessageState::Consumed);
+}
+
+/// A server in a folder of its own.
+pub(super) fn server() -> (tempfile::TempDir, Server) {
+    let folder = folder();
+    let server = Server::start(&folder.path().join("server"));
+    (folder, server)
+}
+
+/// A folder that goes with the test.
+pub(super) fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("cn.").tempdir_in("/tmp").unwrap()
 }
 
 /// Keys are told by hand, and each user allows it.

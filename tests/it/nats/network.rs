@@ -69,10 +69,7 @@ fn join(hub: &Namespace, host: &Namespace, number: u8) {
 }
 
 fn join_server(host: &Host, port: &str, number: u8) {
-    let token = host.daemon.write("token", TOKEN);
-    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let url = format!("nats://10.77.{number}.1:{port}");
-    host.join_with(&[&url, "--token-file", token.to_str().unwrap()]);
+    host.join_by(&format!("nats://10.77.{number}.1:{port}"));
 }
 
 #[test]

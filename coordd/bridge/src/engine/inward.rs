@@ -1,11 +1,14 @@
 //! What comes in: opened, judged, brought to coordd, and only then acknowledged.
 
+use serde_json::Value;
+
 use crate::body::{self, Presence, Receipt, Receipts, Verdict};
 use crate::envelope::{self, Kind, Opened, Refusal};
 use crate::home::{Decision, ToHome};
 use crate::inbox::{Cursor, Judged};
 use crate::keys::Fingerprint;
 use crate::limits::RECEIPTS_MAX;
+use crate::refused::Letter;
 use crate::subjects;
 use crate::wire::Arrival;
 
@@ -15,8 +18,12 @@ use super::{Engine, Heard, Undecided};
 const DELIVERIES_MAX: i64 = 20;
 /// How far the clocks of two machines may be apart for what is said about now.
 const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
-/// Kinds of refusals that are counted apart.
-const REASONS_MAX: usize = 32;
+/// Receipts of one envelope that are read: as many as there can be, with room for what a later build adds.
+const RECEIPTS_READ_MAX: usize = RECEIPTS_MAX * 2;
+/// Of what coordd does not let in, so that its many words are counted as one kind.
+const NOT_LET_IN: &str = "not let in; `coordctl bridge letters` lists the last ones";
+/// Of what was decided before, and came again.
+const CAME_BEFORE: &str = "it came before, and is not taken again";
 /// Decided rows after which the disk is written: one fsync for as many.
 const DECIDED_MAX: usize = 32;
 
@@ -41,10 +48,13 @@ impl Engine {
                 row: serde_json::from_slice(&body).ok(),
                 ack: arrival.ack,
             }),
-            Kind::Receipts if stored => match serde_json::from_slice::<Receipts>(&body) {
+            Kind::Receipts if stored => match serde_json::from_slice::<Receipts<Value>>(&body) {
                 Ok(it) => {
-                    for it in it.rows.into_iter().take(RECEIPTS_MAX) {
-                        self.receipt(&from, it).await;
+                    for it in it.rows.into_iter().take(RECEIPTS_READ_MAX) {
+                        match serde_json::from_value::<Receipt>(it) {
+                            Ok(it) => self.receipt(&from, it).await,
+                            Err(_) => self.count(&Refusal::Unreadable.to_string(), from.as_str()),
+                        }
                     }
                     if let Some(ack) = arrival.ack {
                         ack.give().await;
@@ -71,12 +81,7 @@ impl Engine {
 
     /// Counts, and logs one line; of many of a kind, those whose number is a power of two.
     pub(super) fn count(&mut self, reason: &str, subject: &str) {
-        if self.refused.len() >= REASONS_MAX && !self.refused.contains_key(reason) {
-            return;
-        }
-        let count = self.refused.entry(reason.to_owned()).or_default();
-        *count += 1;
-        if count.is_power_of_two() {
+        if let Some(count) = self.refused.count(reason).filter(|it| it.is_power_of_two()) {
             tracing::warn!(reason, count, subject = body::cut(subject), "refused from outside");
         }
     }
@@ -118,7 +123,11 @@ impl Engine {
             };
             match cursor.judge(it.place) {
                 Judged::New => self.bring(it).await,
-                Judged::Known(verdict) => self.owe(it, Some(verdict)),
+                Judged::Known(verdict) => {
+                    let from = it.from.to_string();
+                    self.count(CAME_BEFORE, &from);
+                    self.owe(it, Some(verdict));
+                }
                 Judged::Early => self.owe(it, None),
                 Judged::OldEpoch => {
                     let from = it.from.to_string();
@@ -139,7 +148,6 @@ impl Engine {
             return self.decided(it, refused("it came after its time"));
         }
         if it.deliveries > DELIVERIES_MAX {
-            self.count("set aside after many attempts", it.from.as_str());
             return self.decided(it, refused("it was set aside there after many attempts"));
         }
         // Rows of a peer that is trusted no longer were let in before that.
@@ -160,7 +168,7 @@ impl Engine {
     pub(super) fn decided(&mut self, it: Undecided, decision: Decision) {
         let verdict = match decision {
             Decision::Taken => Verdict::Taken,
-            Decision::Refused(reason) => Verdict::Refused { reason: body::cut(&reason) },
+            Decision::Refused(reason) => self.not_let_in(&it, &reason),
             // The sender, who has it and all after it, sends them again.
             Decision::Later => return self.owe(it, None),
         };
@@ -169,6 +177,21 @@ impl Engine {
         }
         self.unwritten.insert(it.from.clone());
         self.owe(it, Some(verdict));
+    }
+
+    /// A dead letter: its sender is told, and it is kept for people here.
+    fn not_let_in(&mut self, it: &Undecided, reason: &str) -> Verdict {
+        let reason = body::cut(reason);
+        let (session, message) =
+            it.row.as_ref().map_or(("", ""), |row| (row.from.as_str(), row.message.as_str()));
+        self.refused.keep(Letter {
+            at_ms: crate::wall_ms(),
+            from: body::cut(&format!("bridge:{}/{session}", it.from)),
+            message: body::cut(message),
+            reason: reason.clone(),
+        });
+        self.count(NOT_LET_IN, it.from.as_str());
+        Verdict::Refused { reason }
     }
 
     /// Owes the server an acknowledgement, and the sender a receipt.
@@ -203,6 +226,8 @@ impl Engine {
             else {
                 continue;
             };
+            #[cfg(feature = "skew")]
+            let bytes = if crate::skew::is_later() { crate::skew::file(&bytes) } else { bytes };
             if let Err(error) = self.folder.write(&file_of(&from), &bytes) {
                 tracing::error!(%error, "nothing is acknowledged until this can be written");
                 self.unwritten.insert(from);

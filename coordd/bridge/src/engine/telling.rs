@@ -38,6 +38,12 @@ impl Engine {
             let presence = Presence { machine: self.machine.clone(), sessions, more };
             let Ok(body) = serde_json::to_vec(&presence) else { continue };
             let Some((subject, bytes)) = self.sealed(&to, &header, &body) else { continue };
+            #[cfg(feature = "skew")]
+            if crate::skew::is_later() {
+                for bytes in crate::skew::also(&bytes) {
+                    drop(self.wire.send.try_send(ToSend::Now { subject: subject.clone(), bytes }));
+                }
+            }
             if self.wire.send.try_send(ToSend::Now { subject, bytes }).is_err() {
                 // Rows come first; it is said again soon.
                 return;
@@ -68,7 +74,8 @@ impl Engine {
             replicas: standing.replicas,
             rows: len(self.outbox.len()),
             peers: peers.collect(),
-            refused: self.refused.iter().map(|(reason, count)| (reason.clone(), *count)).collect(),
+            refused: self.refused.counts(),
+            letters: self.refused.letters().cloned().collect(),
         };
         // It fails only at the end.
         drop(self.home.send(ToHome::Report(report)).await);

@@ -14,6 +14,17 @@ pub struct Report {
     pub replicas: u32,
     pub peers: Vec<PeerReport>,
     pub refused: Vec<(String, u64)>,
+    pub letters: Vec<Letter>,
+}
+
+/// A message of another daemon that was not let in.
+#[expect(missing_docs, reason = "the fields are those of `proto::bridge`, documented there")]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Letter {
+    pub at_ms: u64,
+    pub address: String,
+    pub message: String,
+    pub reason: String,
 }
 
 /// How another daemon stands.

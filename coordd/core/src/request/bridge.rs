@@ -25,6 +25,7 @@ pub(super) fn set(call: &Call<'_>, live: &mut Live, step: &mut Step, on: bool) -
         bridge::disconnected(live, peer);
         step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
     }
+    live.bridge.ended.clear();
     step.effect(Effect::WantBridge { on });
     Said::Now(Answer::Done)
 }

@@ -286,6 +286,38 @@ fn rel74_what_waits_for_other_machines_is_bounded_and_one_that_is_away_stops_nob
     assert!(matches!(stage.user(out(&long)), Err(Denial::TooLarge { .. })));
 }
 
+/// M-11: what was taken can be told of. A daemon that fetches nothing of that is not heard any more, and stops no other.
+#[test]
+fn m11_no_more_is_taken_than_can_be_told_of() {
+    let mut stage = set_up();
+    allow(&mut stage, true, true);
+    let set = Request::InboundSet { session: "s".into(), inbound: Some(Inbound::Accept) };
+    stage.user(set).unwrap();
+    let lead = stage.lead();
+    let mut taken = 0;
+    while bring(&mut stage, words(&format!("m{taken}"), "x")) == Decision::Taken {
+        taken += 1;
+        let message = *stage.core.durable.messages.keys().last().unwrap();
+        stage.ask(lead, Request::Acknowledge { messages: vec![message], run: 1 }).unwrap();
+        assert!(taken <= limits::BRIDGE_STATUSES_OF_ONE_MAX, "without bound");
+    }
+    assert_eq!(taken, limits::BRIDGE_STATUSES_OF_ONE_MAX);
+    assert_eq!(stage.core.durable.outbox.carried_len(), taken, "one was left out");
+    assert_eq!(bring(&mut stage, words("more", "x")), Decision::Later);
+    // Own words have their own room, and another daemon is heard.
+    sent(stage.user(out("x")));
+    let other = "bbbbbbbbbbbbbbbb";
+    let session = "s".into();
+    let allow =
+        Request::BridgeAllow { session, peer: other.into(), inbound: true, outbound: false };
+    stage.user(allow).unwrap();
+    let from_other = Brought { peer: other.into(), ..words("o1", "x") };
+    assert_eq!(bring(&mut stage, from_other), Decision::Taken);
+    let first = stage.core.durable.outbox.carried().next().unwrap().id;
+    told(&mut stage, first, Fate::Taken);
+    assert_eq!(bring(&mut stage, words("more", "x")), Decision::Taken);
+}
+
 #[test]
 fn m7_numbers_begin_anew_after_damage() {
     let mut stage = set_up();
