@@ -16,7 +16,7 @@ use crate::dir::euid;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Every key of the table.
-const KEYS: [&str; 4] = ["home", "scratchpad", "starts_per_minute", "workers"];
+const KEYS: [&str; 5] = ["home", "listed", "scratchpad", "starts_per_minute", "workers"];
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,13 +51,15 @@ pub(crate) struct Config {
     pub(crate) starts_per_minute: u32,
     /// Whether sessions have a scratchpad (S-2).
     pub(crate) scratchpad: bool,
+    /// Whether sessions are listed where Claude Code looks for others (M-10). Whoever is told their addresses reaches them all the same.
+    pub(crate) listed: bool,
     /// Where `.claude/teams` is, in place of the user's home.
     pub(crate) home: Option<PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { workers: 20, starts_per_minute: 60, scratchpad: true, home: None }
+        Self { workers: 20, starts_per_minute: 60, scratchpad: true, listed: true, home: None }
     }
 }
 
@@ -149,7 +151,7 @@ mod tests {
         let error = parse("[daemon]\nworker = 3\n").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "config.toml has the unknown setting `worker` in [daemon]; there are: home, scratchpad, \
+            "config.toml has the unknown setting `worker` in [daemon]; there are: home, listed, scratchpad, \
              starts_per_minute, workers"
         );
     }
@@ -157,10 +159,11 @@ mod tests {
     #[test]
     fn every_key_can_be_set() {
         let config = parse(
-            "[daemon]\nhome = '/h'\nscratchpad = false\nstarts_per_minute = 2\nworkers = 1\n",
+            "[daemon]\nhome = '/h'\nlisted = false\nscratchpad = false\nstarts_per_minute = 2\nworkers = 1\n",
         );
         let home = Some(PathBuf::from("/h"));
-        let expected = Config { workers: 1, starts_per_minute: 2, scratchpad: false, home };
+        let expected =
+            Config { workers: 1, starts_per_minute: 2, scratchpad: false, listed: false, home };
         assert_eq!(config.unwrap(), expected);
     }
 

@@ -21,6 +21,10 @@ pub(crate) enum Point {
     SpawnedReport,
     /// An agent process has ended, and the core does not know.
     AfterExit,
+    /// A message is about to be said to a session of another program.
+    BeforeSaying,
+    /// It was said, and the core does not know.
+    AfterSaying,
 }
 
 #[cfg(not(feature = "failpoints"))]
@@ -42,7 +46,7 @@ mod armed {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     /// How often each point was reached.
-    static REACHED: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+    static REACHED: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
     static ARMED: OnceLock<Vec<Armed>> = OnceLock::new();
 
     struct Armed {
@@ -60,6 +64,8 @@ mod armed {
             Point::AfterSpawn => "after-spawn",
             Point::SpawnedReport => "spawned-report",
             Point::AfterExit => "after-exit",
+            Point::BeforeSaying => "before-saying",
+            Point::AfterSaying => "after-saying",
         }
     }
 

@@ -196,7 +196,7 @@ async fn serve(
     let tmp = Arc::new(paths.tmp.clone());
     let paths = Arc::new(Paths { home, ..paths });
     let routes = Routes { reactor: reactor.clone(), hub: hub.clone(), tmp };
-    let (peers, peers_task) = Peers::start(Arc::clone(&paths), routes.clone());
+    let (peers, peers_task) = Peers::start(Arc::clone(&paths), config.listed, routes.clone());
     let (own, sends) = (Arc::clone(&state), reactor.clone());
     let bridge_state = paths.state.path();
     let world = World { paths, state: own, reactor: sends, hub: hub.clone(), reads };

@@ -3,7 +3,9 @@
 //! What belongs to one feature has a file of its own in `cli/`. These here are about what the others stand on.
 
 mod coordinator;
+mod demo;
 mod exchange;
+mod lead_killed;
 mod mcp;
 mod peers;
 mod pinned;

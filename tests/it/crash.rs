@@ -6,6 +6,7 @@
 
 mod adoption;
 mod notified;
+mod peers;
 mod points;
 mod resume;
 mod sends;

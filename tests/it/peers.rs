@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use tests::agents::{Agents, FakeAgent};
 use tests::outsider::{Manner, Outsider, listed, listed_as, say, socket_of};
 use tests::rehearsal::{lead, script};
-use tests::{Client, Codec, Daemon};
+use tests::{Client, Codec, Daemon, Sandbox};
 
 fn session(daemon: &Daemon, mode: &str) -> NewSession {
     let mut new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
@@ -109,6 +109,28 @@ fn m10_a_session_is_listed_as_long_as_it_is_there() {
     daemon.stop();
     let folder = daemon.at("h/.claude/sessions");
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "the secret is gone too");
+}
+
+/// M-10: whoever does not want to be found is not listed; an address that was given away still reaches the session.
+#[test]
+fn m10_sessions_that_are_not_listed_are_reached_by_their_address() {
+    let mut sandbox = Sandbox::new();
+    let mut agents = Agents::set_up(&mut sandbox);
+    sandbox.write("c/coordd/config.toml", "[daemon]\nlisted = false\n");
+    let daemon = Daemon::start_in(sandbox);
+    let mut lead = agents.lead_of(&daemon, session(&daemon, "default"));
+    let id = lead.boot.session.replace('-', "");
+    let socket = tests::wait::until("the session has a socket", || {
+        let all = std::fs::read_dir(daemon.at("r/cc-socks")).ok()?.map(|it| it.unwrap().path());
+        all.into_iter().find(|it| {
+            let name = it.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+            name.strip_prefix("coordd-").is_some_and(|it| id.starts_with(it))
+        })
+    });
+    let mut alice = Outsider::new(&daemon, "alice");
+    assert!(say(&socket, &[alice.words("found you", "prompting")]));
+    assert!(lead.deliver().text.contains("found you"));
+    assert_eq!(listed(&daemon).len(), 1, "alice, and nobody of ours");
 }
 
 /// D-4, M-3: the close of the connection is the word that the message is on disk, over a kill of the daemon.

@@ -52,6 +52,9 @@ pub struct Agent {
     /// The run of the lead that waits; once that one has ended nobody does.
     #[serde(default)]
     pub waited_run: u32,
+    /// The incarnation of the lead that waits. Claude Code does not repeat a call that its end has cut off; ours does.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub waited_incarnation: u32,
     /// Where it is.
     pub life: Life,
     /// How often a process was started for it.
@@ -170,6 +173,11 @@ pub struct Usage {
     /// Cost in millionths of a US dollar, where the runtime estimates it. Not written where it does not: most lines are older.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost_micro_usd: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(it: &u32) -> bool {
+    *it == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -1,6 +1,6 @@
 //! How runs and processes end, whoever ends them. The edges are those of the diagram in `agent.rs`.
 
-use crate::agent::{Agent, Class, LastRun, Life, Outcome, Status};
+use crate::agent::{Agent, Class, LastRun, Life, Outcome, Runtime, Status};
 use crate::denial::Denial;
 use crate::effect::{Event, Order};
 use crate::host::guest;
@@ -61,8 +61,12 @@ pub(crate) fn end_run(
 /// Whoever waits for the first run gets its outcome as the answer to the call. The lead does no more once its own run
 /// has ended, or is being ended.
 fn is_waited_for(durable: &Durable, agent: &Agent, run: u32) -> bool {
-    let still_waits =
-        |lead: &Agent| lead.runs < agent.waited_run && !matches!(lead.life, Life::Stopping { .. });
+    let still_waits = |lead: &Agent| {
+        let repeats = lead.runtime == Runtime::Native;
+        lead.runs < agent.waited_run
+            && !matches!(lead.life, Life::Stopping { .. })
+            && (repeats || lead.incarnation == agent.waited_incarnation)
+    };
     agent.waited_for && run == 1 && durable.lead_of(&agent.session).is_some_and(still_waits)
 }
 

@@ -18,6 +18,7 @@ mod registry;
 mod vetting;
 
 use crate::clock;
+use crate::failpoint::{self, Point};
 use crate::paths::Paths;
 use crate::peer::Handle;
 use crate::reactor::Arrival;
@@ -96,9 +97,15 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// The way to what is done, and what does it until the way is gone.
-    pub(crate) fn start(paths: Arc<Paths>, routes: crate::peer::Routes) -> (Self, JoinHandle<()>) {
+    ///
+    /// Sessions that are not to be listed have their sockets all the same.
+    pub(crate) fn start(
+        paths: Arc<Paths>,
+        is_listed: bool,
+        routes: crate::peer::Routes,
+    ) -> (Self, JoinHandle<()>) {
         let (orders, queue) = mpsc::channel(ORDERS_WAITING_MAX);
-        (Self { orders }, tokio::task::spawn(run(paths, routes, queue)))
+        (Self { orders }, tokio::task::spawn(run(paths, is_listed, routes, queue)))
     }
 
     /// Whether it was taken.
@@ -110,6 +117,8 @@ impl Peers {
 /// All that is needed to do it.
 struct World {
     registry: Registry,
+    /// Whether sessions of ours are put into the list.
+    is_listed: bool,
     place: Option<Place>,
     routes: Routes,
     own: HashMap<SessionId, OwnSession>,
@@ -127,7 +136,12 @@ struct OwnSession {
 }
 
 /// Does what is ordered until the reactor is gone; then nothing of ours is left.
-async fn run(paths: Arc<Paths>, own: crate::peer::Routes, mut orders: mpsc::Receiver<Order>) {
+async fn run(
+    paths: Arc<Paths>,
+    is_listed: bool,
+    own: crate::peer::Routes,
+    mut orders: mpsc::Receiver<Order>,
+) {
     let mark = mark(&paths.state.path());
     let registry = Registry::new(&paths.home, &mark);
     let opened = blocking(move || Place::open(&paths, &mark)).await;
@@ -148,6 +162,7 @@ async fn run(paths: Arc<Paths>, own: crate::peer::Routes, mut orders: mpsc::Rece
     let routes = Routes { own, greeted, count, reactor, registry: registry.clone(), places };
     let mut world = World {
         registry,
+        is_listed,
         place,
         routes,
         own: HashMap::new(),
@@ -208,7 +223,7 @@ impl World {
             let inbox = tokio::task::spawn(serve);
             self.own.insert(session.clone(), OwnSession { token, inbox });
         }
-        let Some(own) = self.own.get(&session) else { return };
+        let Some(own) = self.own.get(&session).filter(|_| self.is_listed) else { return };
         let listed = Own {
             session: session.0.clone(),
             name: seen.name,
@@ -250,7 +265,9 @@ impl World {
         tokio::task::spawn(async move {
             let _turn = turn.acquire().await;
             let _place = sayings.acquire().await;
+            failpoint::reach(Point::BeforeSaying);
             let said = blocking(move || outbound::say(Path::new(&to), &registry, &saying)).await;
+            failpoint::reach(Point::AfterSaying);
             let failed = match said {
                 Some(Ok(())) => None,
                 Some(Err(why)) => Some(why),

@@ -34,12 +34,19 @@ const ALLOW: [&str; 3] = ["Bash(sh tests/run.sh*)", "Bash(git status*)", "Bash(g
     after_help = "Without --model the model is a script; agents, tools and changes are real all the same.\n\n\
                         Exit codes: 0 the tests were red before and green after, 1 they were not, 4 no coordd.\n\n\
                         Example: coordctl demo\n\
-                        \x20        coordctl demo --model anthropic:claude-sonnet-4-5 --keep"
+                        \x20        coordctl demo --model anthropic:claude-sonnet-4-5 --keep\n\
+                        \x20        coordctl demo --lead claude"
 )]
 pub(crate) struct Args {
     /// anthropic:NAME, openai:NAME, rehearsal:FILE, claude-… or gpt-…; the demo's own script when left out.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// What drives the lead: native, or claude for Claude Code, which needs no --model.
+    #[arg(long, value_name = "RUNTIME", value_parser = super::new::runtime)]
+    lead: Option<Runtime>,
+    /// What drives the workers: native, or claude for Claude Code; without a --model what drives the lead.
+    #[arg(long, value_name = "RUNTIME", value_parser = super::new::runtime)]
+    runtime: Option<Runtime>,
     /// Keep the repository and the session at the end.
     #[arg(long)]
     keep: bool,
@@ -59,9 +66,10 @@ struct Summary {
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let begun = Instant::now();
-    let scripted = args.model.is_none();
+    let player = Player::of(args);
+    let scripted = player == Player::Script;
     let screen = Screen { to_stderr: context.json };
-    screen.say(context, Paint::Strong, opening(scripted))?;
+    screen.say(context, Paint::Strong, opening(player))?;
     let project = Project::make(&context.vars)?;
     let model = scripted.then(|| model::rehearsal(Some(project.script())));
     screen.plain(&format!(
@@ -86,12 +94,48 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     job
 }
 
-fn opening(scripted: bool) -> &'static str {
-    if scripted {
-        "The model here is a script (the rehearsal model); processes, tools and changes are real. For a real model: \
-         coordctl demo --model anthropic:NAME with ANTHROPIC_API_KEY set, or --model openai:NAME with OPENAI_API_KEY or OPENAI_BASE_URL."
-    } else {
-        "A real model does this job; how it goes about it is its own affair."
+/// Who does the thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Player {
+    Script,
+    Model,
+    ClaudeCode,
+}
+
+impl Player {
+    fn of(args: &Args) -> Self {
+        let claude = [args.lead, args.runtime].contains(&Some(Runtime::Claude));
+        match (&args.model, claude) {
+            (Some(_), _) => Self::Model,
+            (None, true) => Self::ClaudeCode,
+            (None, false) => Self::Script,
+        }
+    }
+
+    /// What drives the lead and the workers. The script is for native agents, and without a model there are none.
+    fn runtimes(self, args: &Args) -> (Option<Runtime>, Option<Runtime>) {
+        match self {
+            Self::Script => (Some(Runtime::Native), Some(Runtime::Native)),
+            Self::Model => (args.lead, args.runtime),
+            Self::ClaudeCode => {
+                let other = Some(Runtime::Claude);
+                (args.lead.or(other), args.runtime.or(other))
+            }
+        }
+    }
+}
+
+fn opening(player: Player) -> &'static str {
+    match player {
+        Player::Script => {
+            "The model here is a script (the rehearsal model); processes, tools and changes are real. For a real model: \
+         coordctl demo --model anthropic:NAME with ANTHROPIC_API_KEY set, or --model openai:NAME with OPENAI_API_KEY or OPENAI_BASE_URL. With \
+         Claude Code, as you are logged in there: coordctl demo --lead claude."
+        }
+        Player::Model => "A real model does this job; how it goes about it is its own affair.",
+        Player::ClaudeCode => {
+            "Claude Code does this job, as you are logged in there; how it goes about it is its own affair."
+        }
     }
 }
 
@@ -101,13 +145,13 @@ fn open(
     project: &Project,
     model: Option<Model>,
 ) -> anyhow::Result<SessionView> {
+    let (lead, runtime) = Player::of(args).runtimes(args);
     // The demo is a coordinator's job; a build without one says so.
     let session = SessionArgs {
         mode: Some("coordinator".to_owned()),
         model: args.model.clone(),
-        // The script is for native agents; a real model's runtime is the user's choice.
-        runtime: model.as_ref().map(|_| Runtime::Native),
-        lead: model.as_ref().map(|_| Runtime::Native),
+        runtime,
+        lead,
         cwd: Some(project.repository()),
         allow: ALLOW.map(str::to_owned).into(),
         ..SessionArgs::default()
@@ -262,7 +306,23 @@ mod tests {
 
     #[test]
     fn r6_the_first_line_says_that_the_model_is_a_script() {
-        assert!(opening(true).contains("a script") && opening(true).contains("--model anthropic:"));
+        let text = opening(Player::Script);
+        assert!(text.contains("a script") && text.contains("--model anthropic:"), "{text}");
+    }
+
+    #[test]
+    fn r2_without_a_model_claude_code_is_all_that_there_is() {
+        let of = |model: Option<&str>, lead, runtime| {
+            let args = Args { model: model.map(str::to_owned), lead, runtime, keep: false };
+            let player = Player::of(&args);
+            (player, player.runtimes(&args))
+        };
+        let (native, claude) = (Some(Runtime::Native), Some(Runtime::Claude));
+        assert_eq!(of(None, None, None), (Player::Script, (native, native)));
+        assert_eq!(of(None, claude, None), (Player::ClaudeCode, (claude, claude)));
+        assert_eq!(of(None, None, claude), (Player::ClaudeCode, (claude, claude)));
+        assert_eq!(of(Some("m"), claude, None), (Player::Model, (claude, None)));
+        assert_eq!(of(Some("m"), None, None), (Player::Model, (None, None)));
     }
 
     #[test]

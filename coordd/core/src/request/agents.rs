@@ -56,6 +56,7 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     agent.phase.clone_from(&new.phase);
     agent.waited_for = new.wait;
     agent.waited_run = caller.runs + 1;
+    agent.waited_incarnation = if new.wait { caller.incarnation } else { 0 };
     step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
     call.remember(step, Keyed::Agent(agent.id.clone()));
     let event = Event::AgentCreated(agent.id.clone());
@@ -223,6 +224,7 @@ pub(crate) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
         created_ms: now.wall_ms,
         waited_for: false,
         waited_run: 0,
+        waited_incarnation: 0,
         life: Life::Down,
         incarnation: 0,
         token: String::new(),

@@ -1,12 +1,12 @@
 //! Starting workers: which, how many at once, and who waits for whom (C-4 to C-6, G-5, W-7, F-1).
 
 use super::{Stage, USER, completed, worker};
-use crate::agent::{Life, Status};
+use crate::agent::{Life, Runtime, Status};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::id::PeerId;
 use crate::message::{Kind, Sender};
-use crate::request::{NewAgent, Request};
+use crate::request::{NewAgent, NewSession, Request};
 use crate::{Input, limits};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ fn g5_normal_mode_has_the_built_in_definitions_and_the_users() {
         ("boss", None),
     ] {
         let mut stage = Stage::new();
-        let new = crate::request::NewSession {
+        let new = NewSession {
             name: "s".into(),
             cwd: "/here".into(),
             model: "{}".into(),
@@ -241,6 +241,27 @@ fn n4_an_outcome_that_nobody_waits_for_any_more_is_notified() {
     stage.exit("lead", None);
     finish(&mut stage, "w");
     assert_eq!(notified(&stage), 1);
+}
+
+/// Claude Code does not repeat a call that its end has cut off: the outcome is told to the next process, and only to that.
+#[test]
+fn f1_n4_a_lead_that_repeats_no_call_is_notified_when_it_died_meanwhile() {
+    for (dies, told) in [(false, 0), (true, 1)] {
+        let mut stage = Stage::new();
+        let lead_runtime = Runtime::Claude;
+        let (name, cwd, model) = ("s".into(), "/here".into(), "{}".into());
+        let new =
+            NewSession { name, cwd, model, workers: 2, lead_runtime, ..NewSession::default() };
+        stage.user(Request::SessionNew(new)).unwrap();
+        let lead = stage.lead();
+        spawn_and_wait(&mut stage, lead);
+        if dies {
+            stage.exit("lead", None);
+            stage.connect("lead");
+        }
+        finish(&mut stage, "w");
+        assert_eq!(notified(&stage), told, "{dies}");
+    }
 }
 
 /// A worker that was stopped with its session before it began has its outcome when it is stopped for good.

@@ -413,6 +413,7 @@ fn agent(id: &str, role: Role, life: Life) -> Agent {
         created_ms: 1_700_000_000_001,
         waited_for: true,
         waited_run: 1,
+        waited_incarnation: 0,
         life,
         incarnation: 2,
         token: "00ff".into(),
@@ -648,8 +649,10 @@ fn records_of_terminals() -> Vec<Record> {
     let mut outcome = outcome(Status::Completed);
     outcome.usage.cost_micro_usd = 1_500;
     let assignment = Kind::TaskAssignment { task: 2, subject: "a thing".into() };
+    let waiting = Agent { waited_incarnation: 2, ..agent("a3", Role::Worker, Life::Down) };
     let member = Agent { runtime: Runtime::Terminal, ..agent("a3", Role::Worker, Life::Down) };
     vec![
+        Record::AgentPut { agent: Box::new(waiting) },
         Record::AgentPut { agent: Box::new(member) },
         Record::TerminalSeen { agent: a3.clone(), process: Some(process()) },
         message(30, "a1", Sender::Agent(a3.clone()), plan, State::Accepted),

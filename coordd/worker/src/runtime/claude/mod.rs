@@ -53,6 +53,8 @@ use crate::outcome::Shortfall;
 const STARTS_MAX: u32 = 3;
 /// Lines of ours that wait to enter the conversation: as many as a mailbox gives at once.
 const SENT_MAX: usize = 100;
+/// The tool of a lead that waits for a worker.
+const WAITING_TOOL: &str = "Agent";
 /// Calls of the model after a request to end, as for a native agent.
 const SHUTDOWN_TURNS: u32 = 3;
 
@@ -239,6 +241,10 @@ impl Run<'_> {
         let what = self.scribe.broke_off();
         self.record(what)?;
         self.forget_asks();
+        // Whoever waited for a worker waits no more, and only the end of this process tells coordd so: then the worker's run is told.
+        if self.agent.memory.conversation().open_calls().iter().any(|it| it.tool == WAITING_TOOL) {
+            return Err(Halt::Left);
+        }
         if std::mem::take(&mut self.said_anything) {
             *starts = 0;
         }
