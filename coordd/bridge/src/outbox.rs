@@ -362,66 +362,128 @@ mod tests {
     }
 
     proptest! {
-        /// A server that loses, doubles and reorders, and receipts that are lost: everything arrives once and in order.
+        /// A server that loses, doubles, reorders, forgets and plays everything again, receipts that are lost, and either side dying
+        /// at any moment: everything enters once and in order, and the sender is told of each once.
         #[test]
         fn m7_rel18_any_server_any_luck_once_and_in_order(
-            luck in proptest::collection::vec(0_u8..8, 200..600)
+            luck in proptest::collection::vec(0_u8..13, 200..600)
         ) {
-            let (mut outbox, mut cursor) = (Outbox::default(), Cursor::default());
-            let (mut on_the_way, mut got, mut told): (Vec<Send>, Vec<u64>, Vec<u64>) =
-                (Vec::new(), Vec::new(), Vec::new());
+            let mut pair = Both::with_rows(20);
             let mut luck = luck.into_iter();
-            let mut now_ms = 0;
-            for id in 1..=20 {
-                outbox.take(row(id, 1));
-            }
             for step in 0_u64..20_000 {
-                now_ms += 500;
-                // Once its luck has run out the server does its duty.
-                let roll = luck.next().unwrap_or(7);
-                while let Some(send) = outbox.next(now_ms) {
-                    match roll {
-                        0 => outbox.not_stored(&send.to, send.place.id, step, now_ms),
-                        1 => outbox.stored(&send.to, send.place.id, send.copy, now_ms),
-                        2 => {
-                            outbox.not_stored(&send.to, send.place.id, step, now_ms);
-                            on_the_way.push(send);
-                        }
-                        _ => {
-                            outbox.stored(&send.to, send.place.id, send.copy, now_ms);
-                            on_the_way.push(send);
-                        }
-                    }
-                }
-                if roll == 3 {
-                    on_the_way.reverse();
-                }
-                if roll == 4 {
-                    on_the_way.extend_from_within(..);
-                }
-                for send in on_the_way.drain(..) {
-                    let verdict = match cursor.judge(send.place) {
-                        Judged::New => {
-                            got.push(send.place.id);
-                            cursor.decide(send.place, &Verdict::Taken);
-                            Verdict::Taken
-                        }
-                        Judged::Known(verdict) => verdict,
-                        Judged::Early | Judged::OldEpoch => continue,
-                    };
-                    if roll != 5 && outbox.decided(&send.to, 1, send.place.id, verdict).is_some() {
-                        told.push(send.place.id);
-                    }
-                }
-                if outbox.len() == 0 {
+                // Once its luck has run out everybody does their duty.
+                pair.step(luck.next().unwrap_or(12), step);
+                if pair.outbox.len() == 0 {
                     break;
                 }
-                outbox.heard_of(&peer(1), now_ms);
             }
             let all: Vec<u64> = (1..=20).collect();
-            prop_assert_eq!(&got, &all);
-            told.sort_unstable();
-            prop_assert_eq!(told, all);
+            prop_assert_eq!(&pair.entered, &all);
+            pair.told.sort_unstable();
+            prop_assert_eq!(pair.told, all);
+        }
+    }
+
+    /// A sender with its coordd, a server, and a receiver with its coordd and its disk.
+    struct Both {
+        outbox: Outbox,
+        told: Vec<u64>,
+        on_the_way: Vec<Send>,
+        /// All that the server ever had.
+        stored: Vec<Send>,
+        cursor: Cursor,
+        disk: Cursor,
+        /// What entered the conversation, in order. coordd knows a message by its own id.
+        entered: Vec<u64>,
+        now_ms: u64,
+    }
+
+    impl Both {
+        fn with_rows(count: u64) -> Self {
+            let mut outbox = Outbox::default();
+            for id in 1..=count {
+                outbox.take(row(id, 1));
+            }
+            Self {
+                outbox,
+                told: Vec::new(),
+                on_the_way: Vec::new(),
+                stored: Vec::new(),
+                cursor: Cursor::default(),
+                disk: Cursor::default(),
+                entered: Vec::new(),
+                now_ms: 0,
+            }
+        }
+
+        fn step(&mut self, roll: u8, step: u64) {
+            self.now_ms += 500;
+            self.send(roll, step);
+            match roll {
+                3 => self.on_the_way.reverse(),
+                4 => self.on_the_way.extend_from_within(..),
+                // It forgets what it took.
+                5 => self.on_the_way.clear(),
+                6 => self.on_the_way.extend(self.stored.iter().cloned()),
+                // The sender dies; its coordd hands over what is open.
+                7 => {
+                    self.outbox.clear();
+                    for id in (1..=20).filter(|id| !self.told.contains(id)) {
+                        self.outbox.take(row(id, 1));
+                    }
+                }
+                _ => {}
+            }
+            self.receive(roll);
+            self.outbox.heard_of(&peer(1), self.now_ms);
+        }
+
+        fn send(&mut self, roll: u8, step: u64) {
+            while let Some(send) = self.outbox.next(self.now_ms) {
+                let (to, id) = (send.to.clone(), send.place.id);
+                if matches!(roll, 0 | 2) {
+                    self.outbox.not_stored(&to, id, step, self.now_ms);
+                } else {
+                    self.outbox.stored(&to, id, send.copy, self.now_ms);
+                }
+                if !matches!(roll, 0 | 1) {
+                    self.stored.push(send.clone());
+                    self.on_the_way.push(send);
+                }
+            }
+        }
+
+        fn receive(&mut self, roll: u8) {
+            let mut verdicts = Vec::new();
+            for send in std::mem::take(&mut self.on_the_way) {
+                let id = send.place.id;
+                match self.cursor.judge(send.place) {
+                    Judged::New => {
+                        if !self.entered.contains(&id) {
+                            self.entered.push(id);
+                        }
+                        self.cursor.decide(send.place, &Verdict::Taken);
+                        verdicts.push((send, Verdict::Taken));
+                    }
+                    Judged::Known(verdict) => verdicts.push((send, verdict)),
+                    Judged::Early | Judged::OldEpoch => {}
+                }
+            }
+            // The receiver dies before it has written what it decided, or after.
+            if roll == 8 {
+                self.cursor = self.disk.clone();
+                return;
+            }
+            self.disk = self.cursor.clone();
+            // Receipts are lost.
+            if roll == 9 {
+                return;
+            }
+            for (send, verdict) in verdicts {
+                if self.outbox.decided(&send.to, 1, send.place.id, verdict).is_some() {
+                    self.told.push(send.place.id);
+                }
+            }
         }
     }
 }

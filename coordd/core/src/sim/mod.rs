@@ -1,6 +1,6 @@
 //! The core in a made-up world: its invariants and promises over many seeds (rel-99).
 //!
-//! `world.rs` has the disk, the shell and the connections, `agent.rs` a scripted process, `workload.rs` wishes and faults, `outside.rs` other programs,
+//! `world.rs` has the disk, the shell and the connections, `agent.rs` a scripted process, `workload.rs` wishes and faults, `outside.rs` other programs, `far.rs` another machine,
 //! `oracle.rs` what must be true; `planted.rs` plants bugs for it to find. A run ends with a time without faults, after
 //! which nothing may be left undone.
 //!
@@ -67,6 +67,7 @@
 )]
 
 mod agent;
+mod far;
 mod oracle;
 mod outside;
 mod planted;

@@ -184,6 +184,7 @@ impl Oracle {
         let (oracle, durable) = (&world.oracle, &world.core.durable);
         assert_eq!(world.core.live.waiters, [], "a call waits for ever");
         world.outside_rests();
+        world.far_rests();
         for agent in durable.agents.values() {
             if durable.sessions[&agent.session].state == SessionState::Live {
                 rests(agent, durable, all_spoken_to);

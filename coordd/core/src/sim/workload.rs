@@ -119,7 +119,7 @@ impl World {
 
     /// Somebody wants something.
     pub(super) fn wish_something(&mut self) {
-        if self.stir() {
+        if self.stir() || self.wish_far() {
             return;
         }
         let at = self.random.below(self.users.len());
@@ -262,6 +262,7 @@ impl World {
     pub(super) fn happen(&mut self) {
         let ms = self.random.next() % 300;
         self.pass(ms);
+        self.far_happens();
         match self.random.below(24) {
             0..=9 => {
                 if let Some(place) = self.any_process() {

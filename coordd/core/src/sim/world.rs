@@ -7,6 +7,7 @@
 //! ```
 
 use super::agent::{Act, Folder, FromDaemon, Process};
+use super::far::Far;
 use super::oracle::Oracle;
 use super::outside::Crowd;
 use super::random::Random;
@@ -36,6 +37,7 @@ pub(super) enum Frame {
 enum Owner {
     User(usize),
     Process(AgentId, u32),
+    Bridge,
 }
 
 /// Everything.
@@ -62,6 +64,7 @@ pub(super) struct World {
     pub(super) folders: BTreeMap<AgentId, Folder>,
     pub(super) users: Vec<User>,
     pub(super) crowd: Crowd,
+    pub(super) far: Far,
     /// No more faults.
     pub(super) is_calm: bool,
     pub(super) has_exited: bool,
@@ -90,6 +93,7 @@ impl World {
             folders: BTreeMap::new(),
             users: (0..2).map(|_| User::default()).collect(),
             crowd: Crowd::new(seed),
+            far: Far::new(seed),
             is_calm: false,
             has_exited: false,
             is_told: false,
@@ -166,6 +170,7 @@ impl World {
         self.wires.clear();
         self.owners.clear();
         self.users.iter_mut().for_each(User::lose_connection);
+        self.far.lose_daemon();
         for process in self.processes.values_mut() {
             process.lose_connection();
             process.is_watched = false;
@@ -271,15 +276,15 @@ impl World {
             }
             Effect::HandOut { outgoing } => self.hand_out(outgoing),
             Effect::Heard { ticket, taken } => self.heard(ticket, taken),
-            // No member of a made-up team is in a terminal, and nobody in this world has a bridge.
+            Effect::WantBridge { on } => self.far.want(on),
+            Effect::BeginBridge { peer, epoch } => self.far.begin(peer, epoch),
+            Effect::Carry { peer, outgoing } => self.far.carry(peer, outgoing),
+            // No member of a made-up team is in a terminal.
             Effect::WriteTeam { .. }
             | Effect::ServeInboxes { .. }
             | Effect::InboxTaken { .. }
             | Effect::Publish { .. }
-            | Effect::WantBridge { .. }
-            | Effect::BeginBridge { .. }
-            | Effect::Announce { .. }
-            | Effect::Carry { .. } => {}
+            | Effect::Announce { .. } => {}
             Effect::Exit => self.has_exited = true,
         }
     }
@@ -299,6 +304,7 @@ impl World {
                     process.inbox.push_back(what);
                 }
             }
+            Some(Owner::Bridge) => self.far.take(&what),
             None => {}
         }
     }
@@ -408,6 +414,16 @@ impl World {
         self.users[at].peer = Some(peer);
     }
 
+    pub(super) fn connect_far(&mut self, credentials: Credentials) -> PeerId {
+        self.connect(Owner::Bridge, Some(credentials))
+    }
+
+    pub(super) fn send_far(&mut self, peer: PeerId, call: u64, request: Request) {
+        if let Some(wire) = self.wires.get_mut(&peer) {
+            wire.push_back(Frame::Call { call, key: None, request: Box::new(request) });
+        }
+    }
+
     /// A connection breaks; what was sent before still arrives.
     pub(super) fn drop_connection(&mut self, peer: PeerId) {
         match self.owners.remove(&peer) {
@@ -417,6 +433,7 @@ impl World {
                     it.lose_connection();
                 }
             }
+            Some(Owner::Bridge) => self.far.lose_connection(),
             None => {}
         }
         if let Some(wire) = self.wires.get_mut(&peer) {
@@ -503,6 +520,7 @@ impl World {
                 any |= self.step_agent(&place);
             }
             any |= self.attend();
+            any |= self.far_happens();
             if any {
                 quiet = 0;
                 self.pass(1);
