@@ -22,8 +22,10 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 mod report;
+mod room;
 
 pub use report::{Letter, PeerReport, Remote, Report};
+pub(crate) use room::{escaped_len, has_room, has_room_for_status};
 
 /// What the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";
@@ -197,39 +199,6 @@ pub(crate) fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step) {
             step.effect(Effect::Carry { peer, outgoing: it.id });
         }
     }
-}
-
-/// What a text comes to as JSON, in which it travels: control characters take six bytes.
-pub(crate) fn escaped_len(text: &str) -> usize {
-    let len = |it: u8| match it {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
-        0..0x20 => 6,
-        _ => 1,
-    };
-    text.bytes().map(len).sum()
-}
-
-/// Whether one more message may wait for the bridge. What is said of others' messages takes no room from it.
-pub(crate) fn has_room(durable: &Durable, step: &Step, len: usize) -> Result<(), Denial> {
-    let words = durable.outbox.carried_len().saturating_sub(durable.outbox.statuses_len());
-    if words + put_now(step) >= limits::BRIDGE_OPEN_MAX {
-        let max = limits::BRIDGE_OPEN_MAX;
-        return Err(Denial::Full { what: "messages on their way to other machines", max });
-    }
-    if durable.outbox.carried_bytes() + len > limits::BRIDGE_BYTES_MAX {
-        let max = limits::BRIDGE_BYTES_MAX;
-        return Err(Denial::Full { what: "bytes on their way to other machines", max });
-    }
-    Ok(())
-}
-
-/// Whether it can be said what became of one more message from there. There is room for all that were taken.
-pub(crate) fn has_room_for_status(durable: &Durable, step: &Step) -> bool {
-    durable.outbox.statuses_len() + put_now(step) < limits::BRIDGE_STATUSES_MAX
-}
-
-fn put_now(step: &Step) -> usize {
-    step.records.iter().filter(|it| matches!(it, Record::OutgoingPut { .. })).count()
 }
 
 /// Whether a session's agents may write to a daemon.
