@@ -74,8 +74,11 @@ pub(crate) fn runs_on(session: &SessionView) -> String {
     }
 }
 
-/// `coordinator`, and what drives the workers where that is not the usual.
+/// `coordinator`, or for whom it is, and what drives the workers where that is not the usual.
 pub(crate) fn mode_of(session: &SessionView) -> String {
+    if !session.host_for.is_empty() {
+        return format!("workers of {}", line(&session.host_for));
+    }
     let mode = mode(session.mode);
     if session.runtime == Runtime::Native {
         return mode.to_owned();

@@ -71,7 +71,7 @@ mod far;
 mod oracle;
 mod outside;
 mod planted;
-mod random;
+pub(crate) mod random;
 mod workload;
 mod world;
 

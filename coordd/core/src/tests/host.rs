@@ -1,7 +1,7 @@
 //! Workers on another machine: two cores, and between them what their bridges carry.
 
 use super::{Stage, completed, to, worker};
-use crate::agent::{Class, Life, Runtime, Status};
+use crate::agent::{Agent, Class, LastRun, Life, Runtime, Status};
 use crate::answer::Answer;
 use crate::bridge::{Brought, Decision, Fate, PeerReport, Remote, Report};
 use crate::denial::Denial;
@@ -11,6 +11,8 @@ use crate::input::{Credentials, Says};
 use crate::message::{Kind as Said, Sender, State};
 use crate::outgoing::{Kind, Outgoing};
 use crate::request::{NewAgent, NewSession, Request};
+use crate::role::Role;
+use crate::sim::random::Random;
 use crate::{Effect, Input};
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -318,6 +320,14 @@ fn c7_m8_nothing_runs_there_unless_its_user_said_so() {
 fn c7_m8_who_is_not_the_other_end_changes_nothing() {
     let mut two = Two::new();
     two.spawn("w").unwrap();
+    // Its words may be heard there: that is something else than to work there.
+    let allow = Request::BridgeAllow {
+        session: "dates".into(),
+        peer: "cccccccccccccccc".into(),
+        inbound: true,
+        outbound: true,
+    };
+    two.b.user(allow).unwrap();
     let work = brought(&two.a, "cccccccccccccccc", &open(&two.a)[0]);
     assert!(matches!(decide(&mut two.b, work), Decision::Refused(_)));
     assert_eq!(two.b.core.durable.agents.len(), 1);
@@ -489,4 +499,187 @@ fn c7_a_host_is_named_by_its_machine_or_by_machine_and_session() {
             other => panic!("{host}: {other:?}"),
         }
     }
+}
+
+/// What a step of a random story does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Spawn,
+    Say(usize),
+    Stop(usize),
+    Begin(usize),
+    End(usize),
+    Crash(usize),
+    RestartA,
+    RestartB,
+    Carry,
+    Return,
+    /// A row is brought and decided, and the word about it is lost.
+    Forget,
+}
+
+/// One of them, the usual ones more often.
+fn act(random: &mut Random) -> Act {
+    let worker = random.below(4);
+    let all = [
+        (2, Act::Spawn),
+        (3, Act::Say(worker)),
+        (1, Act::Stop(worker)),
+        (4, Act::Begin(worker)),
+        (4, Act::End(worker)),
+        (1, Act::Crash(worker)),
+        (1, Act::RestartA),
+        (1, Act::RestartB),
+        (6, Act::Carry),
+        (6, Act::Return),
+        (2, Act::Forget),
+    ];
+    let mut at = random.below(all.iter().map(|it| it.0).sum());
+    let found = all.into_iter().find(|(weight, _)| {
+        let is_it = at < *weight;
+        at = at.saturating_sub(*weight);
+        is_it
+    });
+    found.unwrap().1
+}
+
+impl Two {
+    fn guest(&self, name: &str) -> Option<&Agent> {
+        self.b.core.durable.agents.values().find(|it| it.name.as_str() == name)
+    }
+
+    /// The guest's process, if there is one that has not ended, says hello and does this.
+    fn as_guest(&mut self, name: &str, act: impl FnOnce(&mut Stage, PeerId)) {
+        if self.guest(name).is_some_and(|it| it.life == Life::Up) {
+            let peer = self.b.connect(name);
+            act(&mut self.b, peer);
+        }
+    }
+
+    fn end_now(&mut self, name: &str) {
+        if self.guest(name).is_some_and(Agent::run_is_open) {
+            self.as_guest(name, |b, peer| {
+                let run = b.agent(name).runs + 1;
+                b.ask(peer, Request::RunEnded { run, outcome: completed() }).unwrap();
+            });
+        }
+        if self.guest(name).is_some_and(|it| !it.run_is_open() && it.has_process()) {
+            self.b.exit(name, None);
+        }
+    }
+
+    fn begin_now(&mut self, name: &str) {
+        self.as_guest(name, |b, peer| b.read(peer, name));
+    }
+
+    fn play(&mut self, act: Act) {
+        let name = |it: usize| format!("w{it}");
+        match act {
+            Act::Spawn => {
+                let fresh = (0..4).map(name).find(|it| {
+                    !self.a.core.durable.agents.values().any(|agent| agent.name.as_str() == it)
+                });
+                if let Some(name) = fresh {
+                    self.spawn(&name).unwrap();
+                }
+            }
+            Act::Say(it) => drop(self.a.ask(self.lead, to(&name(it), "more"))),
+            Act::Stop(it) => drop(self.a.ask(self.lead, Request::AgentStop { agent: name(it) })),
+            Act::Begin(it) => self.begin_now(&name(it)),
+            Act::End(it) => self.end_now(&name(it)),
+            Act::Crash(it) => {
+                if self.guest(&name(it)).is_some_and(Agent::has_process) {
+                    self.b.exit(&name(it), None);
+                }
+            }
+            Act::RestartA => {
+                self.a.restart();
+                meet(&mut self.a, B, "bee", vec![remote(&self.b, "dates")]);
+                self.lead = self.a.connect("lead");
+            }
+            Act::RestartB => {
+                self.b.restart();
+                meet(&mut self.b, A, "ay", Vec::new());
+            }
+            Act::Carry => drop(carry(&mut self.a, A, &mut self.b)),
+            Act::Return => drop(carry(&mut self.b, B, &mut self.a)),
+            Act::Forget => {
+                if let Some(it) = open(&self.a).first() {
+                    let row = brought(&self.a, A, it);
+                    decide(&mut self.b, row);
+                }
+                if let Some(it) = open(&self.b).first() {
+                    let row = brought(&self.b, B, it);
+                    decide(&mut self.a, row);
+                }
+            }
+        }
+    }
+
+    /// Everything that was begun comes to its end.
+    fn rest(&mut self) {
+        for _ in 0..40 {
+            self.carry();
+            for it in 0..4 {
+                self.begin_now(&format!("w{it}"));
+                self.end_now(&format!("w{it}"));
+                if self
+                    .guest(&format!("w{it}"))
+                    .is_some_and(|it| matches!(it.life, Life::Stopping { .. }))
+                {
+                    self.b.exit(&format!("w{it}"), None);
+                }
+            }
+            let busy = |stage: &Stage| {
+                stage
+                    .core
+                    .durable
+                    .agents
+                    .values()
+                    .any(|it| it.role == Role::Worker && it.is_active())
+            };
+            if !busy(&self.b) && open(&self.a).is_empty() && open(&self.b).is_empty() {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+}
+
+/// N-4, D-6: whatever happens in whatever order, each run that ends there is told here once, and nothing stays open.
+#[test]
+fn c7_n4_each_end_there_is_told_here_once() {
+    let (mut ended, mut killed) = (0, 0);
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let mut two = Two::new();
+        let acts: Vec<_> = (0..random.below(100)).map(|_| act(&mut random)).collect();
+        for act in &acts {
+            two.play(*act);
+        }
+        two.rest();
+        let durable = &two.a.core.durable;
+        for there in two.b.core.durable.agents.values() {
+            let Some(far) = far_lead(there) else { continue };
+            let here = &durable.agents[&AgentId(far.agent.clone())];
+            let told = durable.messages.values().filter(
+                |it| matches!(&it.kind, Said::Notification { agent, .. } if *agent == here.id),
+            );
+            let (told, runs) = (told.count(), usize::try_from(there.runs).unwrap());
+            assert_eq!(
+                (here.runs, told),
+                (there.runs, runs),
+                "seed {seed}, {}: {acts:?}",
+                here.name
+            );
+            assert_eq!(here.usage, there.usage, "seed {seed}");
+            ended += told;
+            let is_killed = |it: &LastRun| it.outcome.status == Status::Killed;
+            killed += usize::from(here.last.as_ref().is_some_and(is_killed));
+        }
+        for it in durable.agents.values().filter(|it| it.role == Role::Worker) {
+            assert!(!it.is_active() && it.mailbox.is_empty(), "seed {seed}, {}: {acts:?}", it.name);
+        }
+    }
+    assert!(ended > 500 && killed > 20, "too little happened: {ended}, {killed}");
 }
