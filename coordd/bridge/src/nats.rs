@@ -28,8 +28,9 @@ use crate::wire::{Arrival, Ends, Sent, Standing, ToSend};
 
 /// How long the server may take to say that it stored something, or to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// After this the server delivers again what was not acknowledged. Far longer than coordd takes to commit.
-const ACK_WAIT: Duration = Duration::from_secs(30);
+/// After this the server delivers again what was not acknowledged. Far longer than coordd takes to commit; and all that a bridge
+/// had in its hands when it died is held back for so long.
+const ACK_WAIT: Duration = Duration::from_secs(10);
 /// Delivered and not acknowledged: two windows.
 const ACKS_PENDING_MAX: i64 = 128;
 /// How long the server keeps what nobody fetches: as long as coordd keeps receipts. The outbox has it anyway.

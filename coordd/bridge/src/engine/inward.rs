@@ -14,8 +14,8 @@ use crate::wire::Arrival;
 
 use super::{Engine, Heard, Undecided};
 
-/// A row that ended this process so often is not brought again.
-const DELIVERIES_MAX: i64 = 20;
+/// A row that ended this process so often is not brought again. More than it takes a coordd that is slow for some minutes.
+const DELIVERIES_MAX: i64 = 50;
 /// How far the clocks of two machines may be apart for what is said about now.
 const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
 /// Receipts of one envelope that are read: as many as there can be, with room for what a later build adds.
