@@ -17,6 +17,8 @@ use proto::request::Request;
 use proto::response::Response;
 use proto::{Call, FromDaemon, Outcome, ToDaemon};
 use std::collections::VecDeque;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use wire::Wire;
@@ -80,6 +82,12 @@ impl Client {
         self.reply_to(id, limit)
     }
 
+    /// A way to ask beside whoever reads this connection.
+    pub(crate) fn caller(&self) -> Result<Caller, ClientError> {
+        let (stream, is_binary) = self.wire.writer()?;
+        Ok(Caller { stream, is_binary, next_id: self.next_id + 1_000_000 })
+    }
+
     /// The next event, or nothing within the time. No time means to wait for ever.
     pub(crate) fn next_pushed(&mut self, wait: Option<Duration>) -> Result<Pushed, ClientError> {
         if let Some(event) = self.events.pop_front() {
@@ -129,6 +137,28 @@ impl Client {
     }
 }
 
+/// Writes calls on a connection that somebody else reads. Their answers are passed over.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    stream: UnixStream,
+    is_binary: bool,
+    next_id: u64,
+}
+
+impl Caller {
+    /// Asks for something. False when the connection is lost, or the daemon does not read.
+    pub(crate) fn say(&mut self, request: Request) -> bool {
+        let call = ToDaemon::Call(Call { id: self.next_id, key: None, request });
+        self.next_id += 1;
+        let bytes = if self.is_binary {
+            proto::frame::encode(&call).ok()
+        } else {
+            proto::line::encode(&call).ok()
+        };
+        bytes.is_some_and(|it| self.stream.write_all(&it).is_ok())
+    }
+}
+
 /// A request that can be repeated after a lost connection: one that changes something carries a key.
 #[derive(Debug)]
 pub(crate) struct Ask {
@@ -169,7 +199,9 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::ScratchpadShow { .. }
         | Request::Usage { .. }
         | Request::Subscribe { .. }
-        | Request::Attach { .. } => ANSWER_LIMIT,
+        | Request::Attach { .. }
+        | Request::Screen { .. }
+        | Request::ScreenInput { .. } => ANSWER_LIMIT,
         Request::SessionNew { .. }
         | Request::SessionResume { .. }
         | Request::Join { .. }
@@ -188,10 +220,11 @@ fn answer_limit(request: &Request) -> Duration {
         | Request::BridgeReport { .. }
         | Request::StructuredOutput { .. }
         | Request::TeamCreate { .. }
-        | Request::TeamInvite { .. }
+        | Request::TeamInvite(_)
         | Request::TaskCreate { .. }
         | Request::TaskUpdate { .. }
         | Request::Acknowledge { .. }
+        | Request::TerminalEnded(_)
         | Request::RunEnded { .. } => WRITE_LIMIT,
         Request::DaemonStop { .. }
         | Request::SessionStop { .. }

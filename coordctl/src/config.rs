@@ -17,6 +17,8 @@ pub(crate) struct Config {
     pub(crate) lead: Option<Runtime>,
     /// The program of Claude Code, when not in PATH.
     pub(crate) claude_path: Option<PathBuf>,
+    /// The keys that leave a terminal, as `--detach-keys` takes them.
+    pub(crate) detach_keys: Option<String>,
     /// Names of variables that agents get besides the usual ones.
     pub(crate) env_allow: Vec<String>,
     /// Workers running at once.
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let config = Config::parse(
-            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nclaude_path = \"/opt/claude\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
+            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nclaude_path = \"/opt/claude\"\ndetach_keys = \"ctrl-a,d\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
              scratchpad = false\n[openai]\nbase_url = \"http://o\"\n[anthropic]\nbase_url = \"http://a\"\n\
              [permissions]\nmode = \"plan\"\nallow = [\"Bash(make *)\"]\nask = [\"Bash\"]\ndeny = [\"Read(.env)\"]\n\
              [daemon]\nanything = 1\n",

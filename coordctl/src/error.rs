@@ -8,16 +8,31 @@ use proto::error::{ErrorBody, ErrorCode};
 /// What the exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    Done = 0,
-    Failed = 1,
-    Usage = 2,
-    Denied = 3,
-    NoDaemon = 4,
+    Done,
+    Failed,
+    Usage,
+    Denied,
+    NoDaemon,
+    /// Of `attach` to a terminal: coordd was gone and did not come back in time (K9).
+    Lost,
+    /// Of `attach` to a terminal: the member is there, and its terminal is not.
+    CannotAttach,
+    /// Of `attach` to a terminal: how its program ended.
+    Program(u8),
 }
 
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Denied => 3,
+            Exit::NoDaemon => 4,
+            Exit::Lost => 125,
+            Exit::CannotAttach => 126,
+            Exit::Program(status) => status,
+        })
     }
 }
 

@@ -15,6 +15,7 @@ mod model;
 mod output;
 mod paths;
 mod random;
+mod screen;
 mod signals;
 mod start;
 mod table;

@@ -24,9 +24,29 @@ pub(crate) fn watch_interrupts(mut on_interrupt: impl FnMut() -> bool + Send + '
     });
 }
 
-/// Runs `start` with SIGINT as a program expects it, for starting one.
+/// What is to be known of while a terminal is in our hands: its size, its return to us, and that we are to end.
+fn of_terminal() -> SigSet {
+    let signals =
+        [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT];
+    signals.into_iter().collect()
+}
+
+/// From now on these signals are told, and do nothing by themselves. To be called before other threads are started.
+pub(crate) fn watch_terminal(tell: impl Fn(Signal) + Send + 'static) -> bool {
+    if of_terminal().thread_block().is_err() {
+        return false;
+    }
+    std::thread::spawn(move || {
+        while let Ok(signal) = of_terminal().wait() {
+            tell(signal);
+        }
+    });
+    true
+}
+
+/// Runs `start` with signals as a program expects them, for starting one.
 pub(crate) fn unblocked<T>(start: impl FnOnce() -> T) -> T {
-    let before = interrupt().thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
+    let before = of_terminal().thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
     let started = start();
     if let Ok(before) = before {
         let _restored = before.thread_set_mask();

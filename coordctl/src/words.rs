@@ -143,6 +143,18 @@ pub(crate) fn last_run(last: &LastRun) -> String {
     format!("{}{thin}", ended(last.status, last.class, &last.reason))
 }
 
+/// How it last ended, or what it is for.
+pub(crate) fn last_of(agent: &AgentView) -> String {
+    match (&agent.ended, &agent.last) {
+        (Some(ended), _) if !ended.said.is_empty() => {
+            format!("ended with status {}: {}", ended.status, line(&ended.said))
+        }
+        (Some(ended), _) => format!("ended with status {}", ended.status),
+        (None, Some(last)) => last_run(last),
+        (None, None) => agent.description.clone(),
+    }
+}
+
 /// The one argument of a tool call that tells most.
 pub(crate) fn tool_call(tool: &str, input: &serde_json::Value) -> String {
     const TELLING: &[&str] = &[

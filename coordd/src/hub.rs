@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  reactor ──events──────────────┐               ┌──▶ subscribers (events)
-//!  agents ──entries, deltas ─────┼──▶ hub task ──┼──▶ viewers (events, one agent's transcript, activity)
-//!           activity             │   (one owner) └──▶ replies that say what agents are doing
+//!  agents ──entries, deltas ─────┼──▶ hub task ──┼──▶ viewers (events, one agent's transcript, activity; one agent's screen)
+//!           activity, screens    │   (one owner) └──▶ replies that say what agents are doing
 //! ```
 //!
 //! Whoever is too slow is told of a gap, and never holds up anyone else. A viewer gets the past from the transcript on
 //! disk and then the live entries that the file did not hold, each once.
 
+mod looking;
 mod viewing;
 mod watcher;
 
@@ -60,6 +61,13 @@ enum Said {
         peer: PeerId,
         handle: Handle,
         viewer: Box<Viewer>,
+        call: u64,
+    },
+    Looked {
+        peer: PeerId,
+        handle: Handle,
+        session: String,
+        agent: String,
         call: u64,
     },
     /// A viewer has been sent the past, up to this entry.
@@ -143,6 +151,18 @@ impl Hub {
         self.say(Said::Attached { peer, handle, viewer: Box::new(viewer), call });
     }
 
+    /// Shows a peer an agent's screen. The next whole picture of it is for that peer.
+    pub(crate) fn look(
+        &self,
+        peer: PeerId,
+        handle: Handle,
+        session: String,
+        agent: String,
+        call: u64,
+    ) {
+        self.say(Said::Looked { peer, handle, session, agent, call });
+    }
+
     /// Answers a call with views of agents, which the hub completes with what they are doing.
     pub(crate) fn answer(&self, handle: Handle, call: u64, response: Response) {
         let said = Said::Answer { handle, call, response: Box::new(response) };
@@ -207,6 +227,9 @@ impl Task {
                 Said::Attached { peer, handle, viewer, call } => {
                     self.attached(peer, handle, *viewer, call);
                 }
+                Said::Looked { peer, handle, session, agent, call } => {
+                    self.looked(peer, handle, session, agent, call);
+                }
                 Said::CaughtUp { peer, last } => self.caught_up(peer, last),
                 Said::Answer { handle, call, response } => {
                     let response = self.with_activity(*response);
@@ -269,6 +292,10 @@ impl Task {
         if let Report::Activity { activity } = &report {
             known.activity = Some(activity.clone());
         }
+        if let Report::Screen { frame } = report {
+            self.screen(agent, (session, at_ms), frame);
+            return;
+        }
         let message = |event| {
             Arc::new(FromDaemon::Event(Box::new(Numbered {
                 seq: 0,
@@ -299,6 +326,8 @@ impl Task {
                     watcher.entry(agent, seq, &message);
                 }
             }
+            // Shown above.
+            Report::Screen { .. } => {}
         }
     }
 
@@ -311,7 +340,8 @@ impl Task {
         call: u64,
     ) {
         self.answer_subscribed(&handle, call);
-        let mut watcher = Watcher { handle, session, view: None, past: None, missed: 0 };
+        let mut watcher =
+            Watcher { handle, session, view: None, look: None, past: None, missed: 0 };
         if let Some(after) = after {
             self.replay(&mut watcher, after);
         }

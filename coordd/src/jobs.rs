@@ -141,6 +141,8 @@ pub(crate) struct Terminal {
     pub(crate) process: Option<Process>,
     /// The beginning of its mailbox.
     pub(crate) letters: Vec<(MessageId, Letter)>,
+    /// What the ids of our entries of its session begin with, where such that are given up are taken out again.
+    pub(crate) ours: Option<String>,
 }
 
 /// The way to the jobs. It never blocks.

@@ -11,6 +11,9 @@ pub(crate) const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Messages that wait to be written to one peer. A peer that lets this fill up is closed, or, for events, told of a gap. An
 /// agent that comes back gets a full mailbox at once, as many messages again when it has acknowledged those, and its answers.
 pub(crate) const OUTBOX_LEN_MAX: usize = 2 * coordd_core::limits::MAILBOX_LEN_MAX + 512;
+/// Messages that wait to be written to a peer above which no more parts of pictures of a screen are queued for it: one largest
+/// picture and some more, 8 MiB. It asks for a whole one when it has read those.
+pub(crate) const SCREENS_WAITING_MAX: usize = 160;
 /// Calls of one peer that are not answered yet; some wait for people. More are not read until one is answered.
 pub(crate) const CALLS_OPEN_MAX: usize = 256;
 /// Connections at once: 1,000 agents and everything else, below the usual limit of descriptors once raised.

@@ -75,6 +75,14 @@ impl Handle {
         )
     }
 
+    /// Queues a message that may be missed, unless so many wait already.
+    pub(crate) fn share_below(&self, message: &Arc<FromDaemon>, waiting_max: usize) {
+        let waiting = self.outbox.max_capacity().saturating_sub(self.outbox.capacity());
+        if waiting < waiting_max {
+            self.share(message);
+        }
+    }
+
     /// Queues the answer to a call. A peer that does not read its answers is closed: one that is lost in silence would be
     /// waited for.
     pub(crate) fn reply(&self, id: u64, outcome: proto::Outcome) {

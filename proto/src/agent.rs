@@ -7,6 +7,7 @@
 use crate::entry::{Entry, Origin};
 use crate::json::Json;
 use crate::notification::{FailureClass, RunStatus, Usage};
+use crate::screen::{Bytes, Frame, Size};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -62,6 +63,9 @@ pub struct Bootstrap {
     /// became of the last process, they have not begun.
     #[serde(default)]
     pub not_begun: Vec<String>,
+    /// Set for a terminal.
+    #[serde(default)]
+    pub terminal: Option<InTerminal>,
 }
 
 /// What an agent may do to coordd.
@@ -90,11 +94,20 @@ pub enum Runtime {
     /// A program of the user's that joined by itself ([`crate::request::Request::Join`]). coordd does not start it, and knows
     /// nothing of its runs.
     External,
-    /// Claude Code in a terminal, which its user starts and ends. Made by an invitation into a team alone.
+    /// Claude Code in a terminal, as a member of a team: in one of the user's own, or in one that coordd runs.
     Terminal,
     /// Whatever another machine runs it with ([`crate::request::NewAgent::host`]): a worker that runs there, or the lead, on another
     /// machine, of the workers that this one runs for it.
     Bridged,
+}
+
+/// What the process of a terminal that coordd runs starts in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InTerminal {
+    /// The arguments that make the program a member of its team, and what else its user wants.
+    pub arguments: Vec<String>,
+    /// What its environment must have.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Runtime {
@@ -228,6 +241,20 @@ pub enum Order {
     },
     /// End the current run only and wait for the next prompt. For leads.
     Interrupt {},
+    /// Report the screen: now as a whole, and each change of it from now on; or no more. For terminals.
+    Screen {
+        /// Whether somebody looks.
+        shown: bool,
+    },
+    /// Somebody types, or has another size. For terminals.
+    ScreenInput {
+        /// The size of whoever types.
+        #[serde(default)]
+        size: Option<Size>,
+        /// What is typed.
+        #[serde(default)]
+        bytes: Bytes,
+    },
 }
 
 /// Data plane: what an agent process tells about its work. Best effort.
@@ -248,6 +275,11 @@ pub enum Report {
     Activity {
         /// Its current activity.
         activity: Activity,
+    },
+    /// A part of a picture of its screen.
+    Screen {
+        /// It.
+        frame: Frame,
     },
 }
 

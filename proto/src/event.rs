@@ -6,6 +6,7 @@ use crate::entry::Entry;
 use crate::json::Json;
 use crate::message::MessageState;
 use crate::notification::Notification;
+use crate::screen::Frame;
 use crate::view::{
     AgentState, AgentView, PermissionView, SessionState, SessionView, TaskView, TeamView,
 };
@@ -159,4 +160,11 @@ pub enum Event {
     },
     /// All that was there before has been sent; what follows is live.
     CaughtUp {},
+    /// A part of a picture of a screen (only to peers that look at it).
+    Screen {
+        /// Whose.
+        agent: String,
+        /// It.
+        frame: Frame,
+    },
 }

@@ -25,6 +25,7 @@ pub mod message;
 pub mod notification;
 pub mod request;
 pub mod response;
+pub mod screen;
 pub mod team;
 pub mod teammate;
 pub mod view;

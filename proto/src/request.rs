@@ -3,16 +3,19 @@
 //! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names an agent it takes
 //! `name`, an agent id, or `session/name`.
 
+mod invite;
 mod new;
 mod spawn;
 
+pub use self::invite::Invite;
 pub use self::new::NewSession;
 pub use self::spawn::NewAgent;
 use crate::agent::{Question, Role, RunOutcome};
 use crate::bridge::{BridgeView, Fate, Row};
 use crate::json::Json;
 use crate::message::Body;
-use crate::view::TaskStatus;
+use crate::screen::{Bytes, Size};
+use crate::view::{EndedView, TaskStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -229,17 +232,9 @@ pub enum Request {
         team: String,
     },
 
-    /// Makes a member of a team that the user starts in a terminal (T-2). A name that is such a member's already means that
+    /// Makes a member of a team that is a Claude Code terminal (T-2). A name that is such a member's already means that
     /// one. Answers with `invited`.
-    TeamInvite {
-        /// The team or session.
-        team: String,
-        /// Its name, new in the session.
-        name: String,
-        /// What it is for.
-        #[serde(default)]
-        description: String,
-    },
+    TeamInvite(Invite),
     /// Adds a task to a team's list (T-4). Answers with `task`.
     TaskCreate {
         /// The team or session.
@@ -322,6 +317,28 @@ pub enum Request {
         #[serde(default)]
         history: Option<u32>,
     },
+
+    /// From now on, this connection is shown the screen of a terminal that coordd runs; again, the whole screen. Answers with `subscribed`.
+    Screen {
+        /// Which agent.
+        agent: String,
+        /// The size that the terminal is to have; none leaves it as it is.
+        #[serde(default)]
+        size: Option<Size>,
+    },
+    /// Types into such a terminal, in the order of the calls. Only users may. Answers with `done`.
+    ScreenInput {
+        /// Which agent.
+        agent: String,
+        /// The size of whoever types, which the terminal then has; none leaves it as it is.
+        #[serde(default)]
+        size: Option<Size>,
+        /// What is typed, at most 64 KiB; nothing to say the size alone.
+        #[serde(default)]
+        bytes: Bytes,
+    },
+    /// Terminals that coordd runs only: the program has ended. Answers with `done`; then the process ends.
+    TerminalEnded(EndedView),
 
     /// Agents only: these messages are in the conversation, in this run; of an external agent, which has none, in any. Answers with `done`.
     Acknowledge {

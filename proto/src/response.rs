@@ -134,7 +134,7 @@ pub enum Response {
         /// It.
         agent: AgentView,
     },
-    /// A member that the user starts in a terminal.
+    /// A member in a terminal. What follows is for starting it by hand, where coordd does not run it.
     Invited {
         /// It.
         agent: AgentView,

@@ -249,6 +249,13 @@ impl Start<'_> {
     }
 }
 
+/// What follows such a command: what its user wants, and what it may do without asking where they say nothing about that.
+pub fn choices(more: &[String]) -> Vec<String> {
+    let says = more.iter().any(|it| it.starts_with("--permission-mode"));
+    let allowed = EDITS_ALLOWED.into_iter().filter(|_| !says).map(str::to_owned);
+    allowed.chain(more.iter().cloned()).collect()
+}
+
 /// The `<name>@<team>` that a command line like [`Start::command`] starts.
 pub fn started_as<'a>(mut arguments: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     arguments.by_ref().find(|it| *it == "--agent-id")?;

@@ -116,6 +116,22 @@ pub struct AgentView {
     pub mail: u32,
     /// The transcript's path.
     pub transcript: String,
+    /// Whether coordd runs a terminal for it, whose screen can be shown.
+    #[serde(default)]
+    pub screen: bool,
+    /// How the program in that terminal last ended by itself, until it is started again.
+    #[serde(default)]
+    pub ended: Option<EndedView>,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedView {
+    /// As a shell tells it: its exit status, or 128 and the number of the signal.
+    pub status: u8,
+    /// The last that it said, where it did not end well.
+    #[serde(default)]
+    pub said: String,
 }
 
 /// What an agent is at.

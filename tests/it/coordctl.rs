@@ -324,7 +324,21 @@ impl<'a> Terminal<'a> {
         ran.stdout
     }
 
-    fn type_in(&self, text: &str) {
+    /// One whose server runs already.
+    pub(crate) fn again(sandbox: &'a Sandbox, socket: String) -> Self {
+        Self { sandbox, socket }
+    }
+
+    pub(crate) fn socket(&self) -> String {
+        self.socket.clone()
+    }
+
+    /// The screen at this moment.
+    pub(crate) fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    pub(crate) fn type_in(&self, text: &str) {
         self.tmux(&["send-keys", "-l", text]);
         self.tmux(&["send-keys", "Enter"]);
     }

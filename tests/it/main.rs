@@ -45,4 +45,5 @@ mod stop;
 mod systemd;
 mod teammates;
 mod teams;
+mod terminals;
 mod tidy;

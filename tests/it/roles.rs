@@ -76,7 +76,16 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
             agent_type: none(),
         },
         Request::TeamDelete { session: own() },
-        Request::TeamInvite { team: some(), name: some(), description: none() },
+        Request::TeamInvite(proto::request::Invite {
+            team: some(),
+            name: some(),
+            description: none(),
+            start: true,
+            arguments: Vec::new(),
+        }),
+        Request::Screen { agent: some(), size: None },
+        Request::ScreenInput { agent: some(), size: None, bytes: proto::screen::Bytes::default() },
+        Request::TerminalEnded(proto::view::EndedView { status: 0, said: none() }),
         Request::TeamList {},
         Request::TeamShow { team: some() },
         Request::TaskCreate {
@@ -206,7 +215,8 @@ fn w2_m8_c6_a_worker_may_report_and_ask_and_nothing_else() {
     let mut it = agents.worker(&daemon, &mut lead, "w");
     assert_eq!(it.boot.role, Role::Worker);
     let requests = every_request(&daemon, &it.boot.session);
-    let want = ["ping", "permission_ask", "acknowledge", "run_ended"];
+    // How a terminal's program ended is told by its process, which is a worker's.
+    let want = ["ping", "permission_ask", "terminal_ended", "acknowledge", "run_ended"];
     assert_eq!(allowed(&mut it.client, requests, &[]), sorted(&want));
 }
 
@@ -245,6 +255,7 @@ fn c1_a_user_has_no_agents_requests() {
             "agent_spawn",
             "permission_ask",
             "structured_output",
+            "terminal_ended",
             "bridge_told",
             "bridge_bring",
             "bridge_report",

@@ -45,11 +45,13 @@ impl Fixture {
     }
 
     fn invite(&self, name: &str) {
-        let request = Request::TeamInvite {
+        let request = Request::TeamInvite(proto::request::Invite {
             team: "alpha".into(),
             name: name.into(),
             description: String::new(),
-        };
+            start: false,
+            arguments: Vec::new(),
+        });
         assert!(matches!(self.daemon.client().ok(request), Response::Invited { .. }));
     }
 

@@ -7,9 +7,8 @@ use proto::error::ErrorCode;
 use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
 use proto::hello::{PROTOCOL, REVISION};
 use proto::line::{self, LineDecoder};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::net::UnixListener;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 

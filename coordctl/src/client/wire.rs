@@ -136,6 +136,14 @@ impl Wire {
         }
     }
 
+    /// A way to write beside whoever reads.
+    pub(super) fn writer(&self) -> Result<(UnixStream, bool), ClientError> {
+        let cannot =
+            |source| ClientError::Io { what: "cannot share", path: self.path.clone(), source };
+        let is_binary = matches!(self.decoder, Decoder::Frames(_));
+        self.stream.try_clone().map(|it| (it, is_binary)).map_err(cannot)
+    }
+
     pub(super) fn send(&mut self, message: &ToDaemon) -> Result<(), ClientError> {
         let bytes = match self.decoder {
             Decoder::Frames(_) => frame::encode(message).map_err(|_| ClientError::TooLarge)?,

@@ -1,15 +1,17 @@
 //! `coordctl attach`: the conversation so far and live, with input.
 
+use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::live::{self, Live, Next, Options, Sink};
+use crate::screen::{self, DetachKeys};
 use crate::terminal::line;
 use crate::{format, output};
 use proto::agent::Role;
 use proto::entry::What;
 use proto::event::Event;
 use proto::request::Request;
-use proto::view::SessionState;
+use proto::view::{AgentView, SessionState};
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
@@ -18,14 +20,20 @@ const TWICE: Duration = Duration::from_secs(2);
 /// How often to look whether all is quiet, where that ends it; events make it look at once.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Show a session live and talk to its lead.
+/// Show a session live and talk to its lead; or show the terminal of a member that coordd runs.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Lines go to the lead. /detach or Ctrl-D leaves and stops nothing; Ctrl-C interrupts the lead;\n\
                         /help lists the rest. With input that is no terminal it ends when all is idle.\n\n\
                         Exit codes: 0 detached or all idle, 1 the session ended or was removed,\n\
                         3 unknown, or a line was refused that came from no terminal; 4 no coordd.\n\n\
-                        Example: coordctl attach dates"
+                        A member that `coordctl team invite --start` made is a terminal, and all keys are its program's but\n\
+                        Ctrl-b d, which leaves it (Ctrl-b Ctrl-b is one Ctrl-b). It has the size of whoever typed last.\n\
+                        Where input or output is no terminal, its screen is printed once.\n\n\
+                        Exit codes: 0 left, 125 coordd was lost, 126 it is not running; else how its program ended\n\
+                        (143 when it was stopped).\n\n\
+                        Example: coordctl attach dates\n\
+                        Example: coordctl attach dates/m1 --detach-keys ctrl-a,d"
 )]
 pub(crate) struct Args {
     /// SESSION (its lead among its workers) or SESSION/AGENT.
@@ -33,6 +41,15 @@ pub(crate) struct Args {
     /// Only the last N entries of the conversation so far.
     #[arg(long, value_name = "N")]
     history: Option<u32>,
+    /// Of a terminal: print its screen once.
+    #[arg(long)]
+    screen: bool,
+    /// Of a terminal: only look. Nothing is typed, and its size stays.
+    #[arg(long)]
+    read_only: bool,
+    /// Of a terminal: the keys that leave it.
+    #[arg(long, value_name = "KEYS")]
+    detach_keys: Option<DetachKeys>,
 }
 
 const HELP: &str = "  text          goes to the lead; //text when it begins with a slash
@@ -45,6 +62,9 @@ const HELP: &str = "  text          goes to the lead; //text when it begins with
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let target = live::find_agent(context, &args.session)?;
+    if target.screen || args.screen {
+        return terminal(context, args, &target);
+    }
     let is_one = args.session.contains('/') || matches!(target.role, Role::Worker | Role::Peer);
     let options = Options {
         session: target.session.clone(),
@@ -68,6 +88,28 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
         interrupted: None,
     }
     .run(context)
+}
+
+/// The terminal of a member.
+fn terminal(context: &mut Context, args: &Args, target: &AgentView) -> anyhow::Result<Exit> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if args.screen || context.json || !is_terminal {
+        return Ok(screen::once(context, target)?);
+    }
+    let keys = match (&args.detach_keys, Config::load(&context.paths.config_file)?.detach_keys) {
+        (Some(keys), _) => keys.clone(),
+        (None, Some(text)) => text.parse().map_err(|error| {
+            Failure::usage(format!(
+                "`detach_keys` in {}: {error}",
+                context.paths.config_file.display()
+            ))
+        })?,
+        (None, None) => DetachKeys::default(),
+    };
+    let session = live::show(context, &target.session)?.0;
+    let path = format!("{}/{}", line(&session.name), line(&target.name));
+    let options = screen::Options { keys, read_only: args.read_only };
+    Ok(screen::attach(context, target, &path, options)?)
 }
 
 struct Attached {

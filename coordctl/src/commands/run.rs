@@ -153,6 +153,7 @@ fn may_end(event: &Event) -> bool {
             | Event::SessionChanged { .. }
             | Event::MessageChanged { .. }
             | Event::CaughtUp {}
+            | Event::Screen { .. }
             | Event::Activity { .. }
     )
 }

@@ -8,7 +8,7 @@ use crate::terminal::{Paint, line};
 use crate::{expect, format, output, words};
 use proto::agent::{Role, Runtime};
 use proto::request::Request;
-use proto::view::{AgentView, DaemonView, SessionView};
+use proto::view::{AgentState, AgentView, DaemonView, SessionView};
 
 /// Show the daemon and all sessions, or one session with its agents.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ fn one(context: &mut Context, session: &str) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, SessionDetail { session, agents });
         output::print(&heading(context, session))?;
-        Ok(output::table(&agent_table(agents, format::now_ms()))?)
+        output::table(&agent_table(agents, format::now_ms()))?;
+        Ok(output::print(&terminals(session, agents))?)
     })?;
     Ok(Exit::Done)
 }
@@ -113,6 +114,17 @@ fn heading(context: &Context, it: &SessionView) -> String {
     text
 }
 
+/// How to see the terminals that are there.
+fn terminals(session: &SessionView, agents: &[AgentView]) -> String {
+    let is_up = |it: &&AgentView| it.screen && it.state != AgentState::Stopped;
+    let lines = agents.iter().filter(is_up).map(|it| {
+        let (session, name) = (line(&session.name), line(&it.name));
+        format!("{name} is a terminal: coordctl attach {session}/{name}\n")
+    });
+    let text: String = lines.collect();
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
 /// The lead, then workers by phase.
 fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
     let heading =
@@ -166,7 +178,7 @@ fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
         if known { format::tokens(tokens) } else { "unknown".to_owned() },
         if known { it.runs.to_string() } else { "-".to_owned() },
         it.mail.to_string(),
-        it.last.as_ref().map_or_else(|| it.description.clone(), words::last_run),
+        words::last_of(it),
     ]
 }
 
@@ -175,7 +187,7 @@ mod tests {
     use super::*;
     use crate::live::roster::tests::agent;
     use proto::notification::RunStatus;
-    use proto::view::{AgentState, LastRun};
+    use proto::view::LastRun;
 
     #[test]
     fn w11_agents_are_grouped_by_phase_with_the_lead_first() {

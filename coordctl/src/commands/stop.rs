@@ -6,7 +6,7 @@ use crate::{expect, format, output};
 use proto::error::ErrorCode;
 use proto::request::Request;
 
-/// Stop a session, or the run of one agent; both can go on later.
+/// Stop a session, or the run of one agent, or a terminal that coordd runs; all can go on later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl stop dates/research-a")]
 pub(crate) struct Args {

@@ -45,9 +45,9 @@ enum Verb {
     },
     /// List teams.
     Ls,
-    /// Make a member that you start in a terminal, and print the command that starts it.
+    /// Make a member that is a Claude Code terminal: one of yours, for which the command is printed, or one that coordd runs.
     ///
-    /// Example: coordctl team invite dates m1 --description "tries it by hand"
+    /// Example: coordctl team invite dates m1 --start --description "tries it by hand"
     Invite(member::Invite),
     /// Ask a member to end.
     Shutdown(member::Shutdown),

@@ -237,6 +237,8 @@ pub(crate) mod tests {
             usage: Usage::default(),
             last: None,
             mail: 0,
+            screen: false,
+            ended: None,
             transcript: String::new(),
         }
     }

@@ -22,6 +22,7 @@ use crate::name::Name;
 use crate::role::Role;
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// An agent.
@@ -93,6 +94,9 @@ pub struct Agent {
     /// What is to drive it there, where the call that made it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_runtime: Option<Runtime>,
+    /// Set where coordd runs its terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pty: Option<Pty>,
     /// Whether it was stopped or given up, and nobody has spoken to it since: what coordd itself put into its mailbox stays there,
     /// and wakes it no more.
     #[serde(default)]
@@ -110,11 +114,35 @@ pub enum Runtime {
     Claude,
     /// A program of the user's that joined by itself. It is never started from here, and what it does between its calls is unknown.
     External,
-    /// Claude Code in a terminal, which its user starts and ends; see [`crate::terminal`].
+    /// Claude Code in a terminal: one that its user starts and ends, or one that coordd runs. See [`crate::terminal`] and
+    /// [`crate::pty`].
     Terminal,
     /// Whatever another machine runs it with: a worker there, or the lead of the workers that this machine runs for another; see
     /// [`crate::host`].
     Bridged,
+}
+
+/// A terminal that coordd runs; see [`crate::pty`].
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Pty {
+    /// Whether its program is to run while its session is live.
+    pub wanted: bool,
+    /// What its user wants its program to be started with.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// How its program last ended by itself, until it is started again.
+    #[serde(default)]
+    pub ended: Option<Ended>,
+}
+
+/// How a program ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// As a shell tells it.
+    pub status: u8,
+    /// The last that it said, where it did not end well.
+    #[serde(default)]
+    pub said: String,
 }
 
 impl Runtime {
@@ -288,8 +316,14 @@ impl Agent {
     pub(crate) fn is_started_here(&self) -> bool {
         match self.runtime {
             Runtime::Native | Runtime::Claude => true,
-            Runtime::External | Runtime::Terminal | Runtime::Bridged => false,
+            Runtime::Terminal => self.has_pty(),
+            Runtime::External | Runtime::Bridged => false,
         }
+    }
+
+    /// Whether coordd runs a terminal for it.
+    pub fn has_pty(&self) -> bool {
+        self.pty.is_some()
     }
 
     /// Whether it works, waits for a place, or is being ended.
@@ -299,6 +333,8 @@ impl Agent {
             Life::Down if host::is_hosted(self) => self.owes_outcome() || !self.mailbox.is_empty(),
             Life::Down => self.runtime == Runtime::Terminal && self.run_is_open(),
             Life::Up if self.is_external() => false,
+            // Its program is there between runs too.
+            Life::Up if self.has_pty() => self.run_is_open() || !self.mailbox.is_empty(),
             Life::Waiting | Life::Stopping { .. } => true,
             // A worker's process is there for its run; a lead's also waits between runs.
             Life::Up => self.role == Role::Worker || self.run_is_open() || !self.mailbox.is_empty(),
@@ -324,7 +360,9 @@ impl Agent {
 
     /// Whether somebody still has to be told how what it was started for ended.
     pub fn owes_outcome(&self) -> bool {
-        self.run_is_open() || (self.role == Role::Worker && self.runs == 0)
+        // A terminal may be there before anything is asked of it.
+        let was_asked = !self.has_pty() || !self.mailbox.is_empty();
+        self.run_is_open() || (self.role == Role::Worker && self.runs == 0 && was_asked)
     }
 
     /// Whether its message is still in the mailbox. Ids rise, so the mailbox is sorted.

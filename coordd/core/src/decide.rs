@@ -12,7 +12,7 @@ use crate::record::Keyed;
 use crate::request::{self, Call, Kind, Request, Said};
 use crate::role::{self, Asker, Role};
 use crate::{
-    Durable, Effect, Live, Moment, Record, Step, bridge, handing, lifecycle, limits, outside,
+    Durable, Effect, Live, Moment, Record, Step, bridge, handing, lifecycle, limits, outside, pty,
     terminal, tick,
 };
 use alloc::borrow::ToOwned as _;
@@ -28,7 +28,10 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
         Input::Connected { peer, credentials } => {
             connected(durable, live, &mut step, peer, credentials);
         }
-        Input::Disconnected { peer } => disconnected(live, now, peer),
+        Input::Disconnected { peer } => {
+            pty::look_away(live, &mut step, peer);
+            disconnected(live, now, peer);
+        }
         Input::Request { peer, call, key, request } => {
             asked(durable, live, &mut step, now, (peer, call, key), request);
         }
@@ -197,6 +200,7 @@ fn connected(
     live.peers.insert(peer, Caller::Agent(agent.id.clone()));
     live.touch(&agent.id);
     step.effect(Effect::Welcome { peer, agent: Some(agent.id.clone()) });
+    pty::connected(live, step, &agent.id);
     lifecycle::publish_life(step, agent, agent.life.clone(), "");
 }
 

@@ -94,6 +94,25 @@ pub enum Denial {
         /// Its name.
         name: String,
     },
+    /// The agent has no terminal that coordd runs.
+    NoScreen {
+        /// The agent, as `session/name`.
+        path: String,
+    },
+    /// The terminal that coordd runs for the agent is not up.
+    ScreenDark {
+        /// The agent, as `session/name`.
+        path: String,
+        /// Why not, as the end of a sentence.
+        why: String,
+    },
+    /// A member's program runs in a terminal of the user's already.
+    TerminalOpen {
+        /// Its name.
+        name: String,
+        /// The number of its process.
+        pid: u32,
+    },
     /// The session has no team yet, and it is for members of one.
     NeedsTeam {
         /// The session.

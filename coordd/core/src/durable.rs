@@ -114,12 +114,27 @@ impl Durable {
             Record::AgentDown { agent } => {
                 self.agent(agent, |it| it.life = Life::Down);
             }
-            Record::AgentParked { agent } => self.agent(agent, |it| it.parked = true),
+            Record::AgentParked { agent } => self.agent(agent, |it| {
+                it.parked = true;
+                if let Some(pty) = &mut it.pty {
+                    pty.wanted = false;
+                }
+            }),
+            Record::PtySet { agent, pty } => {
+                self.agent(agent, |it| {
+                    it.parked &= !pty.wanted;
+                    it.pty = Some(pty.clone());
+                });
+            }
             Record::AgentStarted { agent, incarnation, token } => self.agent(agent, |it| {
                 it.life = Life::Up;
                 it.incarnation = *incarnation;
                 it.token.clone_from(token);
                 it.process = None;
+                // Whatever it was started for: from here on it stays until it is stopped or ends by itself.
+                if let Some(pty) = &mut it.pty {
+                    (pty.wanted, pty.ended) = (true, None);
+                }
             }),
             Record::AgentSpawned { agent, incarnation, process } => self.agent(agent, |it| {
                 if it.incarnation == *incarnation {
@@ -161,6 +176,10 @@ impl Durable {
                 self.agent(agent, |it| {
                     if *run > it.runs {
                         it.run_opened_ms = it.run_opened_ms.or(Some(*at_ms));
+                    }
+                    if it.has_pty() {
+                        // It reads, so it works.
+                        it.crashes = 0;
                     }
                 });
                 for id in messages {

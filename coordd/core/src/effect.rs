@@ -9,6 +9,7 @@ use crate::mode::Mode;
 use crate::name::Name;
 use crate::session::SessionState;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Something to do.
 #[derive(Clone, PartialEq, Debug)]
@@ -218,6 +219,17 @@ pub enum Effect {
         /// The call.
         call: u64,
     },
+    /// From now on show this peer the screen of an agent and the events of its session, after answering; the whole screen comes next.
+    ShowScreen {
+        /// The session.
+        session: SessionId,
+        /// Whose.
+        agent: AgentId,
+        /// The connection.
+        peer: PeerId,
+        /// The call.
+        call: u64,
+    },
     /// Tell all who subscribed.
     Publish {
         /// Of which session.
@@ -241,6 +253,27 @@ pub enum Order {
     },
     /// End the run and wait.
     Interrupt,
+    /// Show the screen, or no more.
+    Screen {
+        /// Whether somebody looks.
+        shown: bool,
+    },
+    /// Take what is typed.
+    ScreenInput {
+        /// The size of whoever types.
+        size: Option<Size>,
+        /// It.
+        bytes: Vec<u8>,
+    },
+}
+
+/// How large a terminal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Cells in each.
+    pub columns: u16,
 }
 
 /// What subscribers are told.

@@ -42,6 +42,7 @@ pub mod outgoing;
 mod outside;
 pub mod permission;
 mod planted;
+pub mod pty;
 mod rates;
 pub mod record;
 pub mod request;

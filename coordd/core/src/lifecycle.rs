@@ -9,7 +9,7 @@ use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Message, Sender, State, without_result};
 use crate::planted::{Bug, is_planted};
 use crate::role::Role;
-use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, task};
+use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, pty, task};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -262,9 +262,13 @@ pub(crate) fn exited(
     }
     // Not finished is a run in the middle, or mail that it was started for and has not read.
     let was_let_go = live.links.get(&agent.id).is_some_and(|link| link.told_to_stop);
-    let unfinished = !agent.is_external()
-        && !run_ended
-        && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go));
+    let unfinished = if agent.has_pty() {
+        pty::comes_back(agent)
+    } else {
+        !agent.is_external()
+            && !run_ended
+            && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go))
+    };
     let (mut again, mut waits) = (false, false);
     match &agent.life {
         Life::Stopping { by, keep_mail } => {
@@ -297,7 +301,13 @@ pub(crate) fn exited(
             give_up(durable, live, step, now, agent, Class::Retryable, reason);
             run_ended = true;
         }
-        Life::Up => again = unfinished,
+        Life::Up => {
+            again = unfinished;
+            if agent.has_pty() && agent.run_is_open() {
+                let outcome = pty::cut_off(&exit.how);
+                end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
+            }
+        }
         Life::Down | Life::Waiting => {}
     }
     if !again && !run_ended && !waits {
@@ -306,7 +316,7 @@ pub(crate) fn exited(
     let reason = if again {
         format!("its process ended with {}; it is started again", exit.how)
     } else {
-        String::new()
+        pty::last_words(agent)
     };
     gone(live, step, agent, again, &reason);
 }

@@ -106,6 +106,15 @@ pub const HOST_END_KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1_000;
 /// Other daemons that one session may exchange messages with: they are in the session's record.
 pub const BRIDGED_MAX: usize = 64;
 
+/// Connections that look at one screen: each is told every change. A person has a few.
+pub const VIEWERS_MAX: usize = 32;
+/// Bytes that are typed at once; what is pasted comes in pieces.
+pub const SCREEN_INPUT_LEN_MAX: usize = 64 * 1024;
+/// Arguments that a terminal's program is started with, and bytes in all of them: they are kept with the agent.
+pub const TERMINAL_ARGUMENTS_MAX: usize = 64;
+/// See [`TERMINAL_ARGUMENTS_MAX`].
+pub const TERMINAL_ARGUMENTS_BYTES_MAX: usize = 8 * 1024;
+
 /// How long receipts and idempotency keys are kept (M-11): 7 days.
 pub const RECEIPT_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// How often old receipts are looked for.

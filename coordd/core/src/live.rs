@@ -47,6 +47,8 @@ pub struct Live {
     pub(crate) forgot_mono_ms: Option<u64>,
     /// How much may still be said from outside.
     pub(crate) rates: Rates,
+    /// Who looks at the screens of which terminals.
+    pub(crate) viewers: BTreeMap<AgentId, BTreeSet<PeerId>>,
     /// The bridge process.
     pub bridge: Bridge,
     /// Both clocks at the last input.

@@ -7,7 +7,7 @@ use crate::id::{AgentId, MessageId};
 use crate::message::{Kind, Message, Sender, State};
 use crate::outgoing::Verdict;
 use crate::planted::{Bug, is_planted};
-use crate::{Durable, Effect, Live, Moment, Record, Step, host, limits, outside};
+use crate::{Durable, Effect, Live, Moment, Record, Step, host, limits, outside, terminal};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -137,6 +137,13 @@ pub(crate) fn bounce(
         if let (Sender::Agent(from), false) = (&message.from, message.kind == Kind::Prompt) {
             senders.entry(from).or_default().push(message.id);
         }
+    }
+    // What stands in its inbox is taken out again: its sender was told that it came back.
+    if count > 0
+        && terminal::is_in_terminal(agent)
+        && let Some(team) = durable.team_of(&agent.session).filter(|it| !it.deleting)
+    {
+        step.effect(Effect::ServeInboxes { team: team.name.clone() });
     }
     if is_planted(Bug::A21) {
         senders.clear();

@@ -1,6 +1,6 @@
 //! The durable changes. This is the journal's format: every variant and field stays readable for ever.
 
-use crate::agent::{Agent, Outcome, Process};
+use crate::agent::{Agent, Outcome, Process, Pty};
 use crate::answer::SendRow;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::message::{Message, Outside, State};
@@ -64,6 +64,8 @@ pub enum Record {
     AgentExited { agent: AgentId, incarnation: u32, again: bool },
     /// The process of a member in a terminal was seen, or is seen no more.
     TerminalSeen { agent: AgentId, process: Option<Process> },
+    /// What is to become of a terminal that coordd runs, or how its program ended.
+    PtySet { agent: AgentId, pty: Pty },
     /// A run ended.
     RunEnded { agent: AgentId, run: u32, outcome: Outcome, at_ms: u64, thin: bool },
 

@@ -89,12 +89,15 @@ pub fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::ScratchpadShow
         | Kind::Usage
         | Kind::Subscribe
-        | Kind::Attach => asker == Asker::User,
+        | Kind::Attach
+        | Kind::Screen
+        | Kind::ScreenInput => asker == Asker::User,
         Kind::Send | Kind::PeerList => !matches!(asker, Asker::Agent(Role::Worker) | Asker::Bridge),
         Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => match asker {
             Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
             Asker::Agent(Role::Worker | Role::Peer) | Asker::Bridge => false,
         },
+        Kind::TerminalEnded => asker == Asker::Agent(Role::Worker),
         Kind::AgentSpawn => matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead)),
         Kind::StructuredOutput => asker == Asker::Agent(Role::Coordinator),
         Kind::PermissionAsk => matches!(asker, Asker::Agent(Role::Lead | Role::Worker)),
@@ -138,7 +141,7 @@ mod tests {
         use Kind::*;
         assert_eq!(
             allowed(Asker::Agent(Role::Worker)),
-            [Ping, PermissionAsk, Acknowledge, RunEnded]
+            [Ping, PermissionAsk, TerminalEnded, Acknowledge, RunEnded]
         );
     }
 
@@ -183,6 +186,9 @@ mod tests {
     #[test]
     fn m8_only_a_user_may_approve() {
         for asker in Asker::ALL {
+            // An agent that types into another one's terminal is that agent.
+            assert_eq!(may(asker, Kind::ScreenInput), asker == Asker::User);
+            assert_eq!(may(asker, Kind::Screen), asker == Asker::User);
             assert_eq!(may(asker, Kind::PermissionAnswer), asker == Asker::User);
             assert_eq!(may(asker, Kind::Prompt), asker == Asker::User);
             assert_eq!(may(asker, Kind::InboundAnswer), asker == Asker::User);

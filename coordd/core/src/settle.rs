@@ -4,7 +4,7 @@
 //! | agent | and | then |
 //! |---|---|---|
 //! | in a terminal | its session is live, and it has mail that is not in its inbox | the inbox is served |
-//! | `Down`, not parked, started from here | its session is live, and it has mail or a run in the middle | `Waiting` |
+//! | `Down`, not parked, started from here | its session is live, and it has mail or a run in the middle, or its terminal is wanted | `Waiting` |
 //! | `Waiting` | its session is live and a place is free | `Up`, and its process is started |
 //! | `Waiting` | its session is stopped | `Down` |
 //! | `Up` or `Down`, a lead | it has neither mail nor a run, and somebody outside wants to know | they are told |
@@ -23,7 +23,7 @@ use crate::planted::{Bug, is_planted};
 use crate::role::Role;
 use crate::session::SessionState;
 use crate::{
-    Durable, Effect, Live, Moment, Record, Step, bridge, lifecycle, limits, outside, request,
+    Durable, Effect, Live, Moment, Record, Step, bridge, lifecycle, limits, outside, pty, request,
     terminal,
 };
 use alloc::collections::BTreeMap;
@@ -39,15 +39,21 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
     let freed = core::mem::take(&mut live.place_freed);
     for agent in touched.iter().filter_map(|id| durable.agents.get(id)) {
         match &agent.life {
-            Life::Down if terminal::is_in_terminal(agent) => {
+            Life::Down if terminal::is_in_terminal(agent) && !agent.has_pty() => {
                 terminal::serve(durable, live, &mut step, agent);
             }
             Life::Down if should_wake(durable, live, agent) => {
+                if agent.has_pty() {
+                    terminal::serve(durable, live, &mut step, agent);
+                }
                 step.record(Record::AgentWaiting { agent: agent.id.clone() });
                 let reason = starts_used_up(live, now).filter(|_| agent.role == Role::Worker);
                 let reason = reason.map(|it| format!("waits for: {it}")).unwrap_or_default();
                 lifecycle::publish_life(&mut step, agent, Life::Waiting, &reason);
                 live.touch(&agent.id);
+            }
+            Life::Down | Life::Up if agent.has_pty() => {
+                terminal::serve(durable, live, &mut step, agent);
             }
             Life::Down => outside::tell_watchers(durable, &mut step, now, agent),
             Life::Waiting => {}
@@ -78,7 +84,11 @@ pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {
 fn should_wake(durable: &Durable, live: &Live, agent: &Agent) -> bool {
     let is_live =
         durable.sessions.get(&agent.session).is_some_and(|it| it.state == SessionState::Live);
-    let wants = !agent.mailbox.is_empty() || agent.run_is_open();
+    let wants = if agent.has_pty() {
+        pty::is_wanted(durable, agent)
+    } else {
+        !agent.mailbox.is_empty() || agent.run_is_open()
+    };
     let is_parked = agent.parked && !is_planted(Bug::A13);
     is_live && !live.is_ending() && !is_parked && agent.is_started_here() && wants
 }

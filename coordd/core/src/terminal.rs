@@ -1,5 +1,6 @@
-//! Members of a team that run in a terminal of the user's own. coordd starts none of them and ends none: what is for one is
-//! left in its inbox file by the shell, and what it leaves in the inboxes of others comes in here.
+//! Members of a team that run in a terminal, and what passes between us and them: what is for one is left in its inbox file by
+//! the shell, and what it leaves in the inboxes of others comes in here. Most terminals are the user's own, and coordd neither
+//! starts nor ends them; for those that it runs see [`crate::pty`].
 //!
 //! | what it does | what comes of it |
 //! |---|---|
@@ -22,7 +23,6 @@ use crate::record::Keyed;
 use crate::session::SessionState;
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits};
 use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -91,7 +91,7 @@ pub(crate) fn share_an_inbox(one: &Name, other: &Name) -> bool {
     one.as_str().chars().map(plain).eq(other.as_str().chars().map(plain))
 }
 
-/// What is said when such a member is to be ended, for a denial.
+/// Whether an agent is such a member.
 pub(crate) fn is_in_terminal(agent: &Agent) -> bool {
     agent.runtime == Runtime::Terminal
 }
@@ -161,7 +161,7 @@ pub(crate) fn read(
         run,
         at_ms: now.wall_ms,
     });
-    lifecycle::publish_life(step, agent, Life::Down, "");
+    lifecycle::publish_life(step, agent, agent.life.clone(), "");
     live.touch(&agent.id);
 }
 
@@ -179,7 +179,9 @@ pub(crate) fn seen(
     id: &AgentId,
     process: Option<Process>,
 ) {
-    let Some(agent) = member(durable, id).filter(|it| it.process != process) else { return };
+    // One that coordd runs is known by its own process.
+    let is_news = |it: &&Agent| it.process != process && !it.has_pty();
+    let Some(agent) = member(durable, id).filter(is_news) else { return };
     let is_gone = process.is_none();
     step.record(Record::TerminalSeen { agent: agent.id.clone(), process });
     if is_gone && agent.run_is_open() {
@@ -245,7 +247,7 @@ fn take_over(
                 usage: Usage::default(),
             };
             lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, done);
-            lifecycle::publish_life(step, agent, Life::Down, "");
+            lifecycle::publish_life(step, agent, agent.life.clone(), "");
             true
         }
         // A turn that its user began, or one whose beginning was not seen: its words are not lost.
@@ -363,9 +365,4 @@ fn answer_shutdown(
         lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, ended);
     }
     true
-}
-
-/// A member that the user is about to start. It has no process until one is seen.
-pub(crate) fn fresh(agent: Agent) -> Box<Agent> {
-    Box::new(Agent { runtime: Runtime::Terminal, ..agent })
 }

@@ -146,6 +146,8 @@ async fn status_says_what_agents_are_doing() {
         last: None,
         mail: 0,
         transcript: String::new(),
+        screen: false,
+        ended: None,
     };
     hub.answer(handle, 3, Response::Agent { agent });
     let FromDaemon::Reply(Reply { id: 3, outcome: Outcome::Ok(response) }) = next(&mut out).await

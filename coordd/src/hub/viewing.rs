@@ -77,6 +77,7 @@ impl Task {
             handle: handle.clone(),
             session: Some(viewer.session.clone()),
             view: Some(view),
+            look: None,
             missed: 0,
             past: None,
         };

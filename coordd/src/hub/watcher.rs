@@ -1,5 +1,6 @@
 //! Someone who watches, and how much is kept for those who come back.
 
+use super::looking::Look;
 use super::unnumbered;
 use super::viewing::{Past, View};
 use crate::peer::Handle;
@@ -15,6 +16,8 @@ pub(super) struct Watcher {
     pub(super) session: Option<String>,
     /// Whose transcript is shown, and how far.
     pub(super) view: Option<View>,
+    /// At whose screen it looks.
+    pub(super) look: Option<Look>,
     /// Set while the past is being sent.
     pub(super) past: Option<Past>,
     /// Events that did not fit and are still to be said as a gap.

@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::translate;
 use coordd_core::Effect;
 use coordd_core::denial::Denial;
-use coordd_core::effect::{Event, Order};
+use coordd_core::effect::Event;
 use coordd_core::id::{AgentId, PeerId};
 use proto::response::Response as R;
 use proto::{FromDaemon, Outcome};
@@ -48,14 +48,7 @@ impl<S: Store> Reactor<S> {
                 }
             }
             Effect::Order { peer, order } => {
-                let order = match order {
-                    Order::Stop { by, keeps_run } => proto::agent::Order::Stop {
-                        reason: format!("stopped by {by}"),
-                        keep_run: keeps_run,
-                    },
-                    Order::Interrupt => proto::agent::Order::Interrupt {},
-                };
-                self.tell(peer, FromDaemon::Order(order));
+                self.tell(peer, FromDaemon::Order(translate::order(order)));
             }
             Effect::Spawn { agent } => self.spawn(&agent),
             Effect::Watch { agent, incarnation, process, tree } => {
@@ -151,6 +144,11 @@ impl<S: Store> Reactor<S> {
                 };
                 self.hub.attach(peer, handle, viewer, call);
             }
+            Effect::ShowScreen { session, agent, peer, call } => {
+                if let Some(handle) = self.peers.get(&peer).cloned() {
+                    self.hub.look(peer, handle, session.to_string(), agent.to_string(), call);
+                }
+            }
             Effect::Publish { session, event } => {
                 self.outside.changed(&session);
                 // The team file says who is active.
@@ -209,6 +207,7 @@ impl<S: Store> Reactor<S> {
         });
         let mut bootstrap = translate::bootstrap(&self.facts, session, agent, env);
         bootstrap.not_begun = translate::not_begun(&self.core.durable, agent);
+        bootstrap.terminal = translate::in_terminal(&self.core.durable, agent);
         tracing::info!(agent = %id, incarnation = agent.incarnation, session = %session.id, "starting an agent");
         self.jobs.push(Job::Spawn { bootstrap: Box::new(bootstrap), open });
     }
@@ -256,5 +255,6 @@ fn event_name(event: &proto::event::Event) -> &'static str {
         E::Delta { .. } => "delta",
         E::Activity { .. } => "activity",
         E::CaughtUp {} => "caught_up",
+        E::Screen { .. } => "screen",
     }
 }

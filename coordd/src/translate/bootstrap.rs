@@ -7,7 +7,8 @@ use coordd_core::permission::Answer;
 use coordd_core::record::Keyed;
 use coordd_core::role::Role;
 use coordd_core::session::Session;
-use proto::agent::{AgentLimits, Bootstrap, Permissions};
+use proto::agent::{AgentLimits, Bootstrap, InTerminal, Permissions};
+use proto::teammate;
 use std::collections::BTreeMap;
 
 /// The bootstrap of an agent's present incarnation.
@@ -53,7 +54,26 @@ pub(crate) fn bootstrap(
         permissions,
         runs_before: agent.runs,
         not_begun: Vec::new(),
+        terminal: None,
     }
+}
+
+/// What the process of a terminal starts in it.
+pub(crate) fn in_terminal(durable: &Durable, agent: &Agent) -> Option<InTerminal> {
+    let pty = agent.pty.as_ref()?;
+    let team = durable.team_of(&agent.session)?;
+    let start = super::response::start(team.name.as_str(), agent.name.as_str(), &agent.session.0);
+    let (name, value) = teammate::TEAMS_ON;
+    Some(InTerminal {
+        // The program is found where it is to run.
+        arguments: start
+            .command()
+            .into_iter()
+            .skip(1)
+            .chain(teammate::choices(&pty.arguments))
+            .collect(),
+        env: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+    })
 }
 
 /// The calls of an agent that the user has not answered, or answered when the process that asked could not hear it. In that

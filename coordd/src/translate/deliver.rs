@@ -9,6 +9,7 @@ use coordd_core::{Core, lifecycle};
 use proto::agent::Order;
 use proto::entry::Origin;
 use proto::notification::{Notification, render, render_agent_message, render_outside_message};
+use proto::screen::{Bytes, Size};
 
 /// The order that hands a message over, or nothing if it is gone.
 pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {
@@ -17,6 +18,22 @@ pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {
     let (origin, text) = read_as(core, message);
     let shutdown = matches!(message.kind, Kind::ShutdownRequest { .. });
     Some(Order::Deliver { message: id.to_string(), origin, text, shutdown })
+}
+
+/// Any other order.
+pub(crate) fn order(it: coordd_core::effect::Order) -> Order {
+    use coordd_core::effect::Order as It;
+    match it {
+        It::Stop { by, keeps_run } => {
+            Order::Stop { reason: format!("stopped by {by}"), keep_run: keeps_run }
+        }
+        It::Interrupt => Order::Interrupt {},
+        It::Screen { shown } => Order::Screen { shown },
+        It::ScreenInput { size, bytes } => Order::ScreenInput {
+            size: size.map(|it| Size { rows: it.rows, columns: it.columns }),
+            bytes: Bytes(bytes),
+        },
+    }
 }
 
 fn read_as(core: &Core, message: &Message) -> (Origin, String) {

@@ -71,6 +71,19 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::State, format!("`{name}` runs in a terminal of the user's, which is not ended from here"))
                 .hint(format!("ask it to end: `coordctl team shutdown SESSION/{name}`, or a shutdown_request; or end it in its terminal"))
         }
+        Denial::NoScreen { path } => {
+            say(Code::State, format!("coordd runs no terminal for {path}"))
+                .hint(format!("`coordctl attach` without `--screen` shows a conversation, `coordctl logs {path}` what was said"))
+        }
+        Denial::ScreenDark { path, why } => {
+            let (session, name) = path.split_once('/').unwrap_or((path, ""));
+            say(Code::State, format!("the terminal of {path} is not there: {why}"))
+                .hint(format!("a message to it starts it, and so does `coordctl team invite {session} {name} --start`"))
+        }
+        Denial::TerminalOpen { name, pid } => {
+            say(Code::State, format!("`{name}` runs in a terminal of yours already (process {pid})"))
+                .hint("end it there first")
+        }
         Denial::NeedsTeam { session } => {
             say(Code::State, format!("session `{session}` has no team that somebody could join"))
                 .hint(format!("coordctl team create {session}"))

@@ -5,7 +5,7 @@ use crate::team_files::assigned::Assigns;
 use crate::team_files::inbox::Letter;
 use coordd_core::Core;
 use coordd_core::agent::{Agent, Runtime};
-use coordd_core::id::{AgentId, MessageId};
+use coordd_core::id::{AgentId, MessageId, SessionId};
 use coordd_core::message::{Kind, Message, Sender, State};
 use coordd_core::name::Name;
 use coordd_core::terminal::{Left, Said, key_of};
@@ -36,6 +36,8 @@ pub(crate) fn inboxes(core: &Core, name: &Name) -> Option<TeamInboxes> {
                 name: agent.name.to_string(),
                 process: agent.process.clone(),
                 letters: letters(core, agent),
+                // Others are never stopped, so nothing for them is given up.
+                ours: agent.has_pty().then(|| format!("{}-", short(&agent.session))),
             });
         } else if is_lead(agent) {
             wanted.ours.push((teammate::LEAD.to_owned(), agent.id.clone()));
@@ -65,8 +67,7 @@ fn letter(core: &Core, to: &Agent, message: &Message) -> Letter {
     let timestamp = timestamp(message.accepted_ms);
     let from = sender(core, message);
     // Numbers of messages begin anew with a new store; ids of sessions never come again.
-    let session = to.session.0.get(..8).unwrap_or(&to.session.0);
-    let id = format!("{session}-{}", message.id);
+    let id = format!("{}-{}", short(&to.session), message.id);
     let signal = match &message.kind {
         Kind::ShutdownRequest { .. } => Some(Signal::ShutdownRequest {
             request_id: teammate::shutdown_id(message.id.0, to.name.as_str()),
@@ -105,6 +106,10 @@ fn letter(core: &Core, to: &Agent, message: &Message) -> Letter {
         message: id,
         is_written: message.state != State::Accepted,
     }
+}
+
+fn short(session: &SessionId) -> &str {
+    session.0.get(..8).unwrap_or(&session.0)
 }
 
 /// Other programs know the lead by another name.

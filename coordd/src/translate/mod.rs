@@ -14,8 +14,8 @@ mod request;
 mod response;
 pub(crate) mod view;
 
-pub(crate) use bootstrap::{bootstrap, not_begun};
-pub(crate) use deliver::deliver;
+pub(crate) use bootstrap::{bootstrap, in_terminal, not_begun};
+pub(crate) use deliver::{deliver, order};
 pub(crate) use denial::error_body;
 pub(crate) use event::event;
 pub(crate) use inbox::{inboxes, key as entry_key, left};

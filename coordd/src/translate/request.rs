@@ -2,7 +2,8 @@
 
 use super::bridge;
 use crate::peer::LookedUp;
-use coordd_core::agent::Runtime;
+use coordd_core::agent::{Ended, Runtime};
+use coordd_core::effect::Size;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
 use coordd_core::request::teams::Invite;
@@ -89,9 +90,13 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         Wire::TeamDelete { session } => Request::TeamDelete { session },
         Wire::TeamList {} => Request::TeamList,
         Wire::TeamShow { team } => Request::TeamShow { team },
-        Wire::TeamInvite { team, name, description } => {
-            Request::TeamInvite(Invite { team, name, description })
-        }
+        Wire::TeamInvite(it) => Request::TeamInvite(Invite {
+            team: it.team,
+            name: it.name,
+            description: it.description,
+            start: it.start,
+            arguments: it.arguments,
+        }),
         Wire::TaskCreate { team, subject, description, blocked_by } => {
             Request::TaskCreate { team, subject, description, blocked_by }
         }
@@ -114,6 +119,13 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         Wire::Usage { session } => Request::Usage { session },
         Wire::Subscribe { session, after } => Request::Subscribe { session, after },
         Wire::Attach { session, agent, history } => Request::Attach { session, agent, history },
+        Wire::Screen { agent, size } => Request::Screen { agent, size: size.map(self::size) },
+        Wire::ScreenInput { agent, size, bytes } => {
+            Request::ScreenInput { agent, size: size.map(self::size), bytes: bytes.0 }
+        }
+        Wire::TerminalEnded(it) => {
+            Request::TerminalEnded(Ended { status: it.status, said: it.said })
+        }
         Wire::Acknowledge { messages, run } => {
             let messages = messages.iter().filter_map(|id| MessageId::parse(id)).collect();
             Request::Acknowledge { messages, run }
@@ -152,6 +164,11 @@ fn new_session(
         bypasses: wire.permissions.mode == "bypassPermissions",
         inbound: inbound(&wire.cross_session_inbound)?,
     })
+}
+
+fn size(wire: proto::screen::Size) -> Size {
+    let proto::screen::Size { rows, columns } = wire.clamped();
+    Size { rows, columns }
 }
 
 pub(super) fn runtime(wire: proto::agent::Runtime) -> Runtime {

@@ -142,7 +142,7 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
 }
 
 fn invited(agent: AgentView, team: &str, session: &str, cwd: &str) -> Response {
-    let start = teammate::Start { team, member: &agent.name, lead_session: session };
+    let start = start(team, &agent.name, session);
     let (name, value) = teammate::TEAMS_ON;
     Response::Invited {
         command: start.command(),
@@ -152,6 +152,11 @@ fn invited(agent: AgentView, team: &str, session: &str, cwd: &str) -> Response {
         cwd: cwd.to_owned(),
         agent,
     }
+}
+
+/// How a member's terminal is started, whoever does it.
+pub(super) fn start<'a>(team: &'a str, member: &'a str, session: &'a str) -> teammate::Start<'a> {
+    teammate::Start { team, member, lead_session: session }
 }
 
 fn sessions(core: &Core) -> Response {

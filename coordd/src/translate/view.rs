@@ -160,11 +160,13 @@ pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
     let asks = core.durable.open_questions(&it.id).next().is_some();
     let connected = core.live.links.get(&it.id).is_some_and(|link| link.peer.is_some());
     match it.life {
-        Life::Down if it.runtime == Runtime::Terminal => match (&it.process, it.run_is_open()) {
-            (_, true) => AgentState::Running,
-            (Some(_), false) => AgentState::Idle,
-            (None, false) => AgentState::Stopped,
-        },
+        Life::Down if it.runtime == Runtime::Terminal && !it.has_pty() => {
+            match (&it.process, it.run_is_open()) {
+                (_, true) => AgentState::Running,
+                (Some(_), false) => AgentState::Idle,
+                (None, false) => AgentState::Stopped,
+            }
+        }
         Life::Down if host::is_hosted(it) && it.run_is_open() => AgentState::Running,
         Life::Down if host::is_hosted(it) && it.is_active() => AgentState::Waiting,
         Life::Down => AgentState::Stopped,
@@ -175,6 +177,8 @@ pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
         Life::Up if asks => AgentState::NeedsInput,
         Life::Up if !connected => AgentState::Starting,
         Life::Up if it.run_is_open() => AgentState::Running,
+        // It may be there without anything to do.
+        Life::Up if it.has_pty() => AgentState::Idle,
         Life::Up if it.role == Role::Worker || !it.mailbox.is_empty() => AgentState::Running,
         Life::Up => AgentState::Idle,
     }
@@ -217,6 +221,12 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         }),
         mail: u32::try_from(it.mailbox.len()).unwrap_or(u32::MAX),
         transcript: facts.transcript(it),
+        screen: it.has_pty(),
+        ended: it
+            .pty
+            .as_ref()
+            .and_then(|it| it.ended.as_ref())
+            .map(|it| view::EndedView { status: it.status, said: it.said.clone() }),
     }
 }
 

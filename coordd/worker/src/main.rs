@@ -121,6 +121,12 @@ async fn live(mut boot: Bootstrap) -> anyhow::Result<Ending> {
         state_dir: Some(boot.state_dir.clone().into()),
     });
     watch_signals(link.orders()).context("cannot watch signals")?;
+    if boot.runtime == proto::agent::Runtime::Terminal {
+        let connection = tokio::task::spawn_local(link.clone().keep());
+        let ending = runtime::terminal::live(boot, link).await;
+        connection.abort();
+        return Ok(ending);
+    }
     let agent = Agent::new(boot, link.clone())?;
     let connection = tokio::task::spawn_local(link.keep());
     let ending = agent.live().await;

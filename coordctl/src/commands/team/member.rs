@@ -1,4 +1,4 @@
-//! `coordctl team invite`, `shutdown`, `approve` and `reject`: members that the user starts in terminals.
+//! `coordctl team invite`, `shutdown`, `approve` and `reject`: members in terminals.
 
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -6,7 +6,8 @@ use crate::terminal::line;
 use crate::{expect, output};
 use proto::message::Body;
 use proto::request::Request;
-use proto::teammate::{EDITS_ALLOWED, PLAN_FIRST};
+use proto::response::Response;
+use proto::teammate::{PLAN_FIRST, choices};
 use std::collections::BTreeMap;
 
 /// What the member is started with, beside what makes it one.
@@ -19,6 +20,10 @@ pub(crate) struct Invite {
     /// What it is for.
     #[arg(long, value_name = "TEXT", default_value = "")]
     description: String,
+    /// Have coordd run it in a terminal, which `coordctl attach SESSION/NAME` shows. Without it you start it yourself, in a terminal of
+    /// yours, with the command that is printed.
+    #[arg(long)]
+    start: bool,
     /// It has to have its plan approved before it does anything.
     #[arg(long)]
     plan_first: bool,
@@ -55,15 +60,43 @@ pub(crate) struct Reject {
 }
 
 pub(super) fn invite(context: &mut Context, args: Invite) -> anyhow::Result<Exit> {
-    let Invite { team, name, description, plan_first, more } = args;
-    let response = context.call(Request::TeamInvite { team, name, description })?;
+    let Invite { team, name, description, start, plan_first, more } = args;
+    let given: Vec<String> =
+        plan_first.then(|| PLAN_FIRST.to_owned()).into_iter().chain(more).collect();
+    let arguments = if start { given.clone() } else { Vec::new() };
+    let request =
+        Request::TeamInvite(proto::request::Invite { team, name, description, start, arguments });
+    let response = context.call(request)?;
+    expect!(&response, Invited { agent, .. });
+    if !agent.screen {
+        return printed(context, &response, &given);
+    }
+    let (session, _) = crate::live::show(context, &agent.session)?;
     output::respond(context, &response, || {
-        expect!(&response, Invited { agent, team, cwd, env, command, .. });
+        expect!(&response, Invited { agent, team, .. });
+        let path = format!("{}/{}", line(&session.name), line(&agent.name));
+        let (name, team) = (line(&agent.name), line(team));
+        output::note(&format!(
+            "{name} is a member of team {team}, in a terminal that coordd runs:"
+        ));
+        output::print(&format!("coordctl attach {path}\n"))?;
+        output::note(&format!(
+            "It waits for messages: `coordctl send {path} TEXT`. `coordctl stop {path}` ends it."
+        ));
+        Ok(())
+    })?;
+    Ok(Exit::Done)
+}
+
+/// The command for one that its user starts.
+fn printed(context: &Context, response: &Response, given: &[String]) -> anyhow::Result<Exit> {
+    output::respond(context, response, || {
+        expect!(response, Invited { agent, team, cwd, env, command, .. });
         let (name, team) = (line(&agent.name), line(team));
         output::note(&format!(
             "{name} is a member of team {team}. Start it in a terminal of yours with:"
         ));
-        output::print(&format!("{}\n", command_line(cwd, env, command, plan_first, &more)))?;
+        output::print(&format!("{}\n", command_line(cwd, env, command, given)))?;
         output::note(
             "What is sent to it waits in its inbox until then. The same command starts it again.",
         );
@@ -77,19 +110,12 @@ fn command_line(
     cwd: &str,
     env: &BTreeMap<String, String>,
     command: &[String],
-    plan_first: bool,
-    more: &[String],
+    given: &[String],
 ) -> String {
     let mut words: Vec<String> = Vec::new();
     words.extend(env.iter().map(|(name, value)| format!("{name}={}", quoted(value))));
     words.extend(command.iter().map(|it| quoted(it)));
-    if !more.iter().any(|it| it.starts_with("--permission-mode")) {
-        words.extend(EDITS_ALLOWED.map(str::to_owned));
-    }
-    if plan_first {
-        words.push(PLAN_FIRST.to_owned());
-    }
-    words.extend(more.iter().map(|it| quoted(it)));
+    words.extend(choices(given).iter().map(|it| quoted(it)));
     format!("cd {} && {}", quoted(cwd), words.join(" "))
 }
 
@@ -146,11 +172,11 @@ mod tests {
     fn l1_the_command_can_be_pasted_into_a_shell() {
         let env = BTreeMap::from([("ON".to_owned(), "1".to_owned())]);
         let command = ["claude", "--agent-id", "m1@alpha"].map(str::to_owned);
-        let shown = command_line("/home/ada/it's here", &env, &command, true, &[]);
+        let shown = command_line("/home/ada/it's here", &env, &command, &[PLAN_FIRST.to_owned()]);
         let wanted = r"cd '/home/ada/it'\''s here' && ON=1 claude --agent-id m1@alpha --permission-mode acceptEdits --plan-mode-required";
         assert_eq!(shown, wanted);
         let more = ["--permission-mode", "default", "--model", "$x"].map(str::to_owned);
-        let shown = command_line("/w", &env, &command, false, &more);
+        let shown = command_line("/w", &env, &command, &more);
         assert_eq!(
             shown,
             "cd /w && ON=1 claude --agent-id m1@alpha --permission-mode default --model '$x'"

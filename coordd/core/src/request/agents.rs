@@ -1,8 +1,8 @@
 //! Starting, stopping and showing agents.
 
 use super::sessions::{free, wait_for};
-use super::{Call, NewAgent, Said, Verdict, sending};
-use crate::agent::{Agent, Life, Runtime, Usage};
+use super::{Call, NewAgent, Said, Verdict, sending, teams};
+use crate::agent::{Agent, Life, Pty, Runtime, Usage};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -45,13 +45,18 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     let mut agent = fresh(call.now, &session.id, name, Role::Worker);
     if new.host.is_empty() {
         agent.runtime = new.runtime.unwrap_or(session.runtime);
-        check_runtime("runtime", agent.runtime, &session.model)?;
+        if agent.runtime != Runtime::Terminal {
+            check_runtime("runtime", agent.runtime, &session.model)?;
+        }
     } else {
         agent.far = Some(host(call, live, session, &new)?);
         agent.runtime = Runtime::Bridged;
         agent.far_runtime = new.runtime;
     }
     agent.agent_type = agent_type;
+    if agent.runtime == Runtime::Terminal {
+        put_in_terminal(call, session, &mut agent)?;
+    }
     agent.description.clone_from(&new.description);
     agent.phase.clone_from(&new.phase);
     agent.waited_for = new.wait;
@@ -102,6 +107,18 @@ fn host(
     host::find(live, session, &new.host)
 }
 
+/// What an agent needs whose terminal coordd runs: the team of which it is a member, and an inbox of its own.
+fn put_in_terminal(call: &Call<'_>, session: &Session, agent: &mut Agent) -> Result<(), Denial> {
+    let team = call.durable.team_of(&session.id).filter(|it| !it.deleting);
+    if team.is_none() {
+        return Err(Denial::NeedsTeam { session: session.name.to_string() });
+    }
+    teams::check_inbox(&call.durable.agents_of(&session.id), &agent.name)?;
+    teams::MEMBER_TYPE.clone_into(&mut agent.agent_type);
+    agent.pty = Some(Pty { wanted: true, ..Pty::default() });
+    Ok(())
+}
+
 fn check(new: &NewAgent) -> Result<(), Denial> {
     if new.prompt.trim().is_empty() {
         let why =
@@ -142,7 +159,7 @@ pub(crate) fn check_runtime(
             Err(Denial::Invalid { field, why })
         }
         Runtime::Terminal => {
-            let why = "cannot be `terminal`: such a member is invited into a team, and started by its user";
+            let why = "cannot be `terminal`: that is for single members of a team";
             Err(Denial::Invalid { field, why: why.to_owned() })
         }
     }
@@ -239,13 +256,14 @@ pub(crate) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -
         mailbox_bytes: 0,
         far: None,
         far_runtime: None,
+        pty: None,
         parked: false,
     }
 }
 
 pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &str) -> Verdict {
     let agent = route::agent(call.durable, &call.caller, given)?;
-    if terminal::is_in_terminal(agent) {
+    if terminal::is_in_terminal(agent) && !agent.has_pty() {
         return Err(Denial::InTerminal { name: agent.name.to_string() });
     }
     let by = match &call.caller {

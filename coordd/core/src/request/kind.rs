@@ -46,6 +46,9 @@ pub enum Kind {
     Usage,
     Subscribe,
     Attach,
+    Screen,
+    ScreenInput,
+    TerminalEnded,
     Acknowledge,
     RunEnded,
     BridgeSet,
@@ -58,7 +61,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind there is.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 51] = [
         Self::Ping,
         Self::DaemonStatus,
         Self::DaemonStop,
@@ -99,6 +102,9 @@ impl Kind {
         Self::Usage,
         Self::Subscribe,
         Self::Attach,
+        Self::Screen,
+        Self::ScreenInput,
+        Self::TerminalEnded,
         Self::Acknowledge,
         Self::RunEnded,
         Self::BridgeSet,
@@ -152,6 +158,9 @@ impl Kind {
             Self::Usage => "usage",
             Self::Subscribe => "subscribe",
             Self::Attach => "attach",
+            Self::Screen => "screen",
+            Self::ScreenInput => "screen_input",
+            Self::TerminalEnded => "terminal_ended",
             Self::Acknowledge => "acknowledge",
             Self::RunEnded => "run_ended",
             Self::BridgeSet => "bridge_set",
@@ -208,6 +217,9 @@ impl Request {
             Self::Usage { .. } => Kind::Usage,
             Self::Subscribe { .. } => Kind::Subscribe,
             Self::Attach { .. } => Kind::Attach,
+            Self::Screen { .. } => Kind::Screen,
+            Self::ScreenInput { .. } => Kind::ScreenInput,
+            Self::TerminalEnded(_) => Kind::TerminalEnded,
             Self::Acknowledge { .. } => Kind::Acknowledge,
             Self::RunEnded { .. } => Kind::RunEnded,
             Self::BridgeSet { .. } => Kind::BridgeSet,

@@ -9,15 +9,17 @@ mod new;
 pub mod outside;
 pub mod permissions;
 pub mod reports;
+pub mod screens;
 pub mod sending;
 pub mod sessions;
 pub mod tasks;
 pub mod teams;
 
-use crate::agent::Outcome;
+use crate::agent::{Ended, Outcome};
 use crate::answer::Answer;
 use crate::bridge::{Brought, Fate, Report};
 use crate::denial::Denial;
+use crate::effect::Size;
 use crate::id::{AgentId, MessageId, PeerId};
 use crate::live::{Caller, Waiter};
 use crate::permission::Question;
@@ -166,6 +168,16 @@ pub enum Request {
         agent: String,
         history: Option<u32>,
     },
+    Screen {
+        agent: String,
+        size: Option<Size>,
+    },
+    ScreenInput {
+        agent: String,
+        size: Option<Size>,
+        bytes: Vec<u8>,
+    },
+    TerminalEnded(Ended),
     Acknowledge {
         messages: Vec<MessageId>,
         run: u32,
@@ -325,7 +337,7 @@ pub(crate) fn answer(
         Request::TeamCreate { session, name, description, agent_type } => {
             teams::create(call, step, &session, &name, description, agent_type)
         }
-        Request::TeamDelete { session } => teams::delete(call, step, &session),
+        Request::TeamDelete { session } => teams::delete(call, live, step, &session),
         Request::TeamList => Ok(Said::Now(Answer::Teams)),
         Request::TeamShow { team } => teams::show(call, &team),
         Request::TeamInvite(invite) => teams::invite(call, live, step, invite),
@@ -346,6 +358,13 @@ pub(crate) fn answer(
         Request::Subscribe { session, after } => control::subscribe(call, step, &session, after),
         Request::Attach { session, agent, history } => {
             control::attach(call, step, &session, &agent, history)
+        }
+        Request::Screen { agent, size } => screens::show(call, live, step, &agent, size),
+        Request::ScreenInput { agent, size, bytes } => {
+            screens::input(call, live, step, &agent, size, bytes)
+        }
+        Request::TerminalEnded(Ended { status, said }) => {
+            screens::ended(call, live, step, (status, &said))
         }
         Request::Acknowledge { messages, run } => {
             reports::acknowledge(call, live, step, &messages, run)

@@ -234,6 +234,8 @@ pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> Send
             "it is not connected; it reads the message when its program joins again"
         }
         Life::Up if to.is_external() => "it reads the message when it next asks for its messages",
+        Life::Up if to.has_pty() => "its terminal finds the message in its inbox",
+        Life::Down if to.has_pty() => "its terminal is not running; the message starts it",
         Life::Down if terminal::is_in_terminal(to) && to.process.is_none() => {
             "no terminal of it is running; it reads the message in its inbox when it is started"
         }

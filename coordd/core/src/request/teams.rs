@@ -2,22 +2,25 @@
 
 use super::sending::own_session;
 use super::{Call, Said, Verdict, agents};
+use crate::agent::{Agent, Life, Runtime};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
 use crate::name::Name;
 use crate::record::Keyed;
 use crate::role::Role;
+use crate::session::SessionState;
 use crate::team::{Team, folder_name};
-use crate::{Durable, Effect, Live, Record, Step, limits, route, terminal};
+use crate::{Durable, Effect, Live, Record, Step, limits, pty, route, terminal};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 
 /// The definition that a Claude Code terminal is started with.
-const MEMBER_TYPE: &str = "general-purpose";
+pub(super) const MEMBER_TYPE: &str = "general-purpose";
 
 /// Who is invited.
 #[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
@@ -26,6 +29,8 @@ pub struct Invite {
     pub team: String,
     pub name: String,
     pub description: String,
+    pub start: bool,
+    pub arguments: Vec<String>,
 }
 
 pub(super) fn create(
@@ -80,7 +85,7 @@ pub(super) fn create(
     Ok(Said::Now(Answer::Team(name)))
 }
 
-pub(super) fn delete(call: &Call<'_>, step: &mut Step, given: &str) -> Verdict {
+pub(super) fn delete(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &str) -> Verdict {
     let team = match &call.caller {
         crate::live::Caller::User | crate::live::Caller::Bridge => find(call.durable, given)?,
         crate::live::Caller::Agent(_) => {
@@ -88,6 +93,8 @@ pub(super) fn delete(call: &Call<'_>, step: &mut Step, given: &str) -> Verdict {
         }
     };
     agents::none_works(call, &team.session)?;
+    let agents = call.durable.agents_of(&team.session);
+    pty::end_all(call.durable, live, step, call.now, &agents);
     step.record(Record::TeamDeleting { team: team.name.clone() });
     let (name, session) = (team.name.clone(), team.session.clone());
     step.effect(Effect::RemoveTeam { team: name, session, peer: call.peer, call: call.id });
@@ -128,43 +135,86 @@ pub(crate) fn edited(
     step.effect(Effect::Publish { session, event: Event::TeamChanged(team) });
 }
 
-/// Makes a member that the user starts in a terminal. The same again is the same member.
-pub(super) fn invite(call: &Call<'_>, live: &Live, step: &mut Step, invite: Invite) -> Verdict {
-    let Invite { team: given, name, description } = invite;
-    let (given, name) = (given.as_str(), name.as_str());
+/// Makes a member in a terminal, which coordd runs or the user. The same again is the same member.
+pub(super) fn invite(call: &Call<'_>, live: &mut Live, step: &mut Step, invite: Invite) -> Verdict {
+    let given = invite.team.as_str();
     let needs_team = || Denial::NeedsTeam { session: given.to_owned() };
     let team = find(call.durable, given)
         .map_err(|it| if it == Denial::NoTeam { needs_team() } else { it })?;
     if live.is_ending() || team.deleting {
         return Err(Denial::NoSuch { what: "team", given: given.to_owned() });
     }
-    if description.len() > limits::DESCRIPTION_LEN_MAX {
-        return Err(Denial::TooLarge {
-            field: "description",
-            len: description.len(),
-            max: limits::DESCRIPTION_LEN_MAX,
-        });
-    }
+    check(call, team, &invite)?;
+    let Invite { name, description, start, arguments, .. } = invite;
     let agents = call.durable.agents_of(&team.session);
-    if let Some(known) = agents.iter().find(|it| it.name.is(name) && terminal::is_in_terminal(it)) {
-        return Ok(Said::Now(Answer::Invited(known.id.clone())));
+    let is_meant = |it: &&&Agent| it.name.is(&name) && terminal::is_in_terminal(it);
+    let known = agents.iter().find(is_meant);
+    let is_new = known.is_none();
+    let agent = match known {
+        Some(known) => Agent::clone(known),
+        None => Agent { description, ..member(call, team, &agents, &name)? },
+    };
+    let id = agent.id.clone();
+    if is_new {
+        step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
+        call.remember(step, Keyed::Agent(id.clone()));
+        let event = Event::AgentCreated(id.clone());
+        step.effect(Effect::Publish { session: team.session.clone(), event });
+        step.effect(Effect::WriteTeam { team: team.name.clone() });
     }
+    if start {
+        if let Some(process) = agent.process.as_ref().filter(|_| !agent.has_pty()) {
+            let (name, pid) = (agent.name.to_string(), process.pid);
+            return Err(Denial::TerminalOpen { name, pid });
+        }
+        if agent.life == Life::Down {
+            pty::want(live, step, &agent, arguments);
+        }
+    }
+    Ok(Said::Now(Answer::Invited(id)))
+}
+
+fn check(call: &Call<'_>, team: &Team, invite: &Invite) -> Result<(), Denial> {
+    let session = call.durable.sessions.get(&team.session).ok_or(Denial::NoTeam)?;
+    if invite.start && session.state == SessionState::Stopped {
+        return Err(Denial::SessionStopped { name: session.name.to_string() });
+    }
+    if invite.arguments.len() > limits::TERMINAL_ARGUMENTS_MAX {
+        let max = limits::TERMINAL_ARGUMENTS_MAX;
+        return Err(Denial::Full { what: "arguments", max });
+    }
+    let bytes = invite.arguments.iter().map(String::len).sum();
+    let bounds = [
+        ("description", invite.description.len(), limits::DESCRIPTION_LEN_MAX),
+        ("arguments", bytes, limits::TERMINAL_ARGUMENTS_BYTES_MAX),
+    ];
+    match bounds.into_iter().find(|(_, len, max)| len > max) {
+        Some((field, len, max)) => Err(Denial::TooLarge { field, len, max }),
+        None => Ok(()),
+    }
+}
+
+/// A new member in a terminal. It has no process until one is seen, or started.
+pub(super) fn member(
+    call: &Call<'_>,
+    team: &Team,
+    agents: &[&Agent],
+    name: &str,
+) -> Result<Agent, Denial> {
     let name = agents::free_name(call.durable, &team.session, name)?;
-    if let Some(other) = agents.iter().find(|it| terminal::share_an_inbox(&it.name, &name)) {
-        let (name, other) = (name.to_string(), other.name.to_string());
-        return Err(Denial::InboxShared { name, other });
-    }
+    check_inbox(agents, &name)?;
     let mut agent = agents::fresh(call.now, &team.session, name, Role::Worker);
     MEMBER_TYPE.clone_into(&mut agent.agent_type);
-    agent.description = description;
-    let agent = terminal::fresh(agent);
-    let id = agent.id.clone();
-    step.record(Record::AgentPut { agent });
-    call.remember(step, Keyed::Agent(id.clone()));
-    step.effect(Effect::Publish {
-        session: team.session.clone(),
-        event: Event::AgentCreated(id.clone()),
-    });
-    step.effect(Effect::WriteTeam { team: team.name.clone() });
-    Ok(Said::Now(Answer::Invited(id)))
+    agent.runtime = Runtime::Terminal;
+    Ok(agent)
+}
+
+/// Refuses a name whose inbox file would be another's.
+pub(super) fn check_inbox(agents: &[&Agent], name: &Name) -> Result<(), Denial> {
+    match agents.iter().find(|it| terminal::share_an_inbox(&it.name, name)) {
+        None => Ok(()),
+        Some(other) => {
+            Err(Denial::InboxShared { name: name.to_string(), other: other.name.to_string() })
+        }
+    }
 }

@@ -293,7 +293,9 @@ impl Process {
                 self.keep_run = keeps_run;
             }
             FromDaemon::Order(Order::Interrupt) => self.interrupt = true,
-            FromDaemon::Reply { outcome: Err(Denial::ShuttingDown), .. } => {}
+            // No agent of this world is in a terminal.
+            FromDaemon::Order(Order::Screen { .. } | Order::ScreenInput { .. })
+            | FromDaemon::Reply { outcome: Err(Denial::ShuttingDown), .. } => {}
             FromDaemon::Reply { call, outcome } => self.answered(call, &outcome, folder),
         }
         Act::Worked

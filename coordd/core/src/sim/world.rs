@@ -283,6 +283,7 @@ impl World {
             Effect::WriteTeam { .. }
             | Effect::ServeInboxes { .. }
             | Effect::InboxTaken { .. }
+            | Effect::ShowScreen { .. }
             | Effect::Publish { .. }
             | Effect::Announce { .. } => {}
             Effect::Exit => self.has_exited = true,

@@ -1,7 +1,9 @@
 //! The journal's format stays readable (level 5): lines as they were written by version 1 still parse, mean the same, and
 //! are written the same. The file may only grow.
 
-use crate::agent::{Agent, Class, LastRun, Life, Outcome, Process, Runtime, Status, Usage};
+use crate::agent::{
+    Agent, Class, Ended, LastRun, Life, Outcome, Process, Pty, Runtime, Status, Usage,
+};
 use crate::answer::SendRow;
 use crate::bridge::{Allowed, Wish};
 use crate::host::Far;
@@ -61,6 +63,7 @@ fn tag(record: &Record) -> &'static str {
         Record::AgentStopping { .. } => "agent_stopping",
         Record::AgentExited { .. } => "agent_exited",
         Record::TerminalSeen { .. } => "terminal_seen",
+        Record::PtySet { .. } => "pty_set",
         Record::RunEnded { .. } => "run_ended",
         Record::MessagePut { .. } => "message_put",
         Record::MessageDelivered { .. } => "message_delivered",
@@ -88,7 +91,7 @@ fn tag(record: &Record) -> &'static str {
     }
 }
 
-const TAGS: usize = 40;
+const TAGS: usize = 41;
 
 #[test]
 fn d24_every_kind_of_line_is_read_and_written_as_in_version_1() {
@@ -202,6 +205,12 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     assert_eq!(durable.messages[&MessageId(30)].kind, plan);
     let member = &durable.agents[&AgentId("a3".into())];
     assert_eq!((member.runtime, &member.process), (Runtime::Terminal, &None));
+    assert_eq!(member.pty, None);
+    let ours = durable.agents[&AgentId("a9".into())].pty.as_ref().unwrap();
+    assert_eq!(
+        (ours.wanted, ours.ended.as_ref().unwrap().status, ours.arguments.len()),
+        (false, 130, 2)
+    );
     assert_eq!(durable.permissions.len(), 1);
     assert_eq!(durable.teams.len(), 1);
     assert_eq!(durable.keys.len(), 7);
@@ -365,7 +374,7 @@ fn records_of_the_bridge() -> Vec<Record> {
         host_for: Some("aaaaaaaaaaaaaaaa".into()),
         ..session()
     };
-    let hosted = Agent {
+    let pty = Agent {
         name: Name::new("far").unwrap(),
         runtime: Runtime::Bridged,
         far: Some(Far {
@@ -393,7 +402,7 @@ fn records_of_the_bridge() -> Vec<Record> {
             at_ms: 1_700_000_200_000,
         },
         Record::SessionPut { session: Box::new(hosting) },
-        Record::AgentPut { agent: Box::new(hosted) },
+        Record::AgentPut { agent: Box::new(pty) },
         to_far(50, work),
         to_far(51, outgoing::Kind::Stop { agent: AgentId("a4".into()) }),
         to_far(52, outgoing::Kind::Ended { agent: "a5".into(), outcome: outcome(Status::Failed) }),
@@ -432,6 +441,7 @@ fn agent(id: &str, role: Role, life: Life) -> Agent {
         mailbox_bytes: 0,
         far: None,
         far_runtime: None,
+        pty: None,
         parked: false,
     }
 }
@@ -651,6 +661,16 @@ fn records_of_terminals() -> Vec<Record> {
     let assignment = Kind::TaskAssignment { task: 2, subject: "a thing".into() };
     let waiting = Agent { waited_incarnation: 2, ..agent("a3", Role::Worker, Life::Down) };
     let member = Agent { runtime: Runtime::Terminal, ..agent("a3", Role::Worker, Life::Down) };
+    let a9 = AgentId("a9".into());
+    let arguments = vec![String::from("--model"), String::from("opus")];
+    let pty =
+        Pty { wanted: false, arguments, ended: Some(Ended { status: 130, said: "bye".into() }) };
+    let wanted = Pty { wanted: true, ..Pty::default() };
+    let ours = Agent {
+        runtime: Runtime::Terminal,
+        pty: Some(wanted),
+        ..agent("a9", Role::Worker, Life::Down)
+    };
     vec![
         Record::AgentPut { agent: Box::new(waiting) },
         Record::AgentPut { agent: Box::new(member) },
@@ -661,6 +681,8 @@ fn records_of_terminals() -> Vec<Record> {
         Record::TerminalSeen { agent: a3.clone(), process: None },
         message(32, "a3", Sender::User, assignment, State::Accepted),
         Record::RunEnded { agent: a3, run: 2, outcome, at_ms: 1_700_000_100_001, thin: false },
+        Record::AgentPut { agent: Box::new(ours) },
+        Record::PtySet { agent: a9, pty },
     ]
 }
 

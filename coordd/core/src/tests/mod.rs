@@ -14,6 +14,7 @@ mod journal;
 mod lifecycle;
 mod messages;
 mod outside;
+mod pty;
 mod questions;
 mod routing;
 mod sessions;

@@ -22,9 +22,13 @@ fn team() -> Name {
     Name::new("team").unwrap()
 }
 
+fn invitation(team: &str, name: &str) -> Invite {
+    let (team, name, description) = (team.into(), name.into(), String::new());
+    Invite { team, name, description, start: false, arguments: Vec::new() }
+}
+
 fn invite(stage: &mut Stage, name: &str) -> Result<Answer, Denial> {
-    let (team, name, description) = ("s".into(), name.into(), String::new());
-    stage.user(Request::TeamInvite(Invite { team, name, description }))
+    stage.user(Request::TeamInvite(invitation("s", name)))
 }
 
 /// A session `s` with a connected lead, a team, and `m1` in a terminal.
@@ -104,12 +108,10 @@ fn t2_a_member_is_invited_once_and_starts_nothing() {
     invite(&mut stage, "mate.one").unwrap();
     let shared = Denial::InboxShared { name: "mate-one".into(), other: "mate.one".into() };
     assert_eq!(invite(&mut stage, "mate-one"), Err(shared));
-    let (team, name, description) = ("s".into(), "x".into(), String::new());
-    let denied = stage.ask(lead, Request::TeamInvite(Invite { team, name, description }));
+    let denied = stage.ask(lead, Request::TeamInvite(invitation("s", "x")));
     assert!(matches!(denied, Err(Denial::Forbidden { .. })));
     stage.session("t", "normal", 1);
-    let (team, name, description) = ("t".into(), "x".into(), String::new());
-    let denied = stage.user(Request::TeamInvite(Invite { team, name, description }));
+    let denied = stage.user(Request::TeamInvite(invitation("t", "x")));
     assert_eq!(denied, Err(Denial::NeedsTeam { session: "t".into() }));
 }
 

@@ -91,6 +91,12 @@ impl Thread {
             let told = |it: &Assigns| team.assigned.was_told(&terminal.name, it, now);
             letter.is_written |= letter.assigns.as_ref().is_some_and(told);
         }
+        if let Some(ours) = &terminal.ours {
+            // Its sender was told that it came back.
+            let is_wanted = |id: &str| letters.iter().any(|it| it.message == id);
+            let is_given_up = |id: &str| id.starts_with(ours.as_str()) && !is_wanted(id);
+            folder.take(&terminal.name, |it| !it.read && it.message().is_some_and(is_given_up))?;
+        }
         let served = folder.serve(&terminal.name, &letters, is_final)?;
         team.assigned.note(&terminal.name, served.assigned, now);
         self.said_aside(&terminal.name, served.aside);

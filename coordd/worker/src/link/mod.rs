@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep};
 
 use self::backoff::Backoff;
 use self::connection::Ended;
-pub(crate) use self::orders::{Delivered, Orders};
+pub(crate) use self::orders::{Delivered, Orders, TerminalOrder};
 use self::reports::Reports;
 
 /// Most calls that wait for an answer: every tool call of one message, its approvals, and a mailbox of

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use proto::agent::Order;
 use proto::entry::Origin;
+use proto::screen::Size;
 use tokio::sync::{Notify, watch};
 
 /// Most messages that wait for the agent. coordd keeps at most 1,000 for one receiver and hands all of them over on a new
@@ -17,6 +18,9 @@ const MAIL_MAX: usize = 2_100;
 /// next tool round.
 const TAKEN_MAX: usize = 100;
 const TAKEN_LEN_MAX: usize = 512 * 1024;
+
+/// Bytes of what is typed and waits for the terminal: it is taken at once, unless the process hangs.
+const TERMINAL_LEN_MAX: usize = 4 * 1024 * 1024;
 
 /// A message that was handed over.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,12 +50,33 @@ impl Control {
     }
 }
 
+/// Something for a terminal, in the order in which it came.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TerminalOrder {
+    /// Somebody looks, or nobody any more. Said again, a whole picture is wanted.
+    Shown(bool),
+    /// Somebody types, or has another size.
+    Input { size: Option<Size>, bytes: Vec<u8> },
+}
+
+impl TerminalOrder {
+    /// What it counts for, its own weight with it.
+    fn len(&self) -> usize {
+        match self {
+            Self::Shown(_) => 64,
+            Self::Input { bytes, .. } => 64 + bytes.len(),
+        }
+    }
+}
+
 /// Orders that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     mail: RefCell<VecDeque<Delivered>>,
     mail_changed: Notify,
     control: watch::Sender<Control>,
+    terminal: RefCell<VecDeque<TerminalOrder>>,
+    terminal_changed: Notify,
 }
 
 impl Orders {
@@ -74,14 +99,44 @@ impl Orders {
                 self.stop(reason);
             }
             Order::Interrupt {} => self.control.send_modify(|it| it.interrupt = true),
+            Order::Screen { shown } => return self.push_terminal(TerminalOrder::Shown(shown)),
+            Order::ScreenInput { size, bytes } => {
+                return self.push_terminal(TerminalOrder::Input { size, bytes: bytes.0 });
+            }
         }
         true
+    }
+
+    /// False when there is no room: whoever types that much has to wait for the next connection.
+    fn push_terminal(&self, order: TerminalOrder) -> bool {
+        let mut queue = self.terminal.borrow_mut();
+        let waiting: usize = queue.iter().map(TerminalOrder::len).sum();
+        if waiting + order.len() > TERMINAL_LEN_MAX {
+            return false;
+        }
+        queue.push_back(order);
+        self.terminal_changed.notify_one();
+        true
+    }
+
+    /// The next order for a terminal. One waits at a time, and nothing is lost when the waiting is given up.
+    pub(crate) async fn terminal(&self) -> TerminalOrder {
+        loop {
+            let next = self.terminal.borrow_mut().pop_front();
+            if let Some(order) = next {
+                return order;
+            }
+            self.terminal_changed.notified().await;
+        }
     }
 
     /// A new connection was made: all that is not acknowledged comes again on it. Without this, what came on the last one would
     /// fill the room, and each connection would be given up before it carried anything.
     pub(super) fn begin_again(&self) {
         self.mail.borrow_mut().clear();
+        // Whoever looks is told on the new connection.
+        self.terminal.borrow_mut().push_back(TerminalOrder::Shown(false));
+        self.terminal_changed.notify_one();
     }
 
     /// Ends the run and the process.

@@ -19,6 +19,7 @@ mod kit;
 mod mail;
 mod native;
 mod round;
+pub(crate) mod terminal;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -130,7 +131,7 @@ impl Agent {
                 Next::Exit => return Ending::Done,
                 Next::Run(run) => {
                     let end = match self.boot.runtime {
-                        // What joins from outside, or is a terminal, is no process of this program.
+                        // What joins from outside, or runs elsewhere, is no process of this program, and a terminal has no runs.
                         Runtime::Native
                         | Runtime::External
                         | Runtime::Terminal
@@ -313,6 +314,18 @@ impl Agent {
         self.client = Some(Rc::clone(&client));
         Ok(client)
     }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        line.push_str(": ");
+        line.push_str(&source.to_string());
+        next = source.source();
+    }
+    line
 }
 
 /// A word from coordd itself.

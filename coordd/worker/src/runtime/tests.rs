@@ -36,10 +36,43 @@ struct Process {
     connection: JoinHandle<()>,
 }
 
+/// What a worker is told that has all its files in this folder.
+pub(super) fn bootstrap(folder: &Path) -> Bootstrap {
+    let path = |name: &str| folder.join(name).display().to_string();
+    Bootstrap {
+        agent: "a1".to_owned(),
+        incarnation: 1,
+        token: "t0ken".to_owned(),
+        socket: path("s"),
+        session: "s1".to_owned(),
+        name: "look".to_owned(),
+        role: Role::Worker,
+        mode: Mode::Normal,
+        agent_type: String::new(),
+        description: String::new(),
+        cwd: path("work"),
+        state_dir: path("state"),
+        scratchpad: Some(path("scratch")),
+        runtime: Runtime::Native,
+        model: Some(Model {
+            provider: proto::agent::Provider::Rehearsal,
+            name: String::new(),
+            base_url: None,
+            rehearsal_file: Some(path("script.json")),
+        }),
+        simple_tools: false,
+        env: BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())]),
+        limits: AgentLimits::default(),
+        permissions: Permissions { mode: "bypassPermissions".to_owned(), ..Permissions::default() },
+        runs_before: 0,
+        not_begun: Vec::new(),
+        terminal: None,
+    }
+}
+
 impl World {
     fn new(role: Role, steps: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
         for name in ["state", "work", "scratch"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -47,35 +80,9 @@ impl World {
             json!({ "pace_ms": 0, "agents": [{ "steps": steps, "after": "nothing more to say" }] });
         std::fs::write(folder.path().join("script.json"), script.to_string()).unwrap();
         let boot = Bootstrap {
-            agent: "a1".to_owned(),
-            incarnation: 1,
-            token: "t0ken".to_owned(),
-            socket: path("s"),
-            session: "s1".to_owned(),
-            name: "look".to_owned(),
             role,
             mode: if role == Role::Coordinator { Mode::Coordinator } else { Mode::Normal },
-            agent_type: String::new(),
-            description: String::new(),
-            cwd: path("work"),
-            state_dir: path("state"),
-            scratchpad: Some(path("scratch")),
-            runtime: Runtime::Native,
-            model: Some(Model {
-                provider: proto::agent::Provider::Rehearsal,
-                name: String::new(),
-                base_url: None,
-                rehearsal_file: Some(path("script.json")),
-            }),
-            simple_tools: false,
-            env: BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())]),
-            limits: AgentLimits::default(),
-            permissions: Permissions {
-                mode: "bypassPermissions".to_owned(),
-                ..Permissions::default()
-            },
-            runs_before: 0,
-            not_begun: Vec::new(),
+            ..bootstrap(folder.path())
         };
         let daemon = FakeDaemon::bind(&folder.path().join("s"));
         Self { folder, daemon, boot }

@@ -79,10 +79,10 @@ pub(super) enum CommandError {
 
 /// A call of Claude Code.
 #[derive(Debug)]
-pub(super) struct Invocation {
-    pub(super) program: PathBuf,
-    pub(super) args: Vec<String>,
-    pub(super) env: BTreeMap<String, String>,
+pub(in crate::runtime) struct Invocation {
+    pub(in crate::runtime) program: PathBuf,
+    pub(in crate::runtime) args: Vec<String>,
+    pub(in crate::runtime) env: BTreeMap<String, String>,
 }
 
 /// How a conversation is begun or gone on with.
@@ -174,7 +174,7 @@ pub(super) fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     given.or_else(|| env.get("HOME").map(|home| Path::new(home).join(".claude")))
 }
 
-fn find(env: &BTreeMap<String, String>) -> Result<PathBuf, CommandError> {
+pub(super) fn find(env: &BTreeMap<String, String>) -> Result<PathBuf, CommandError> {
     if let Some(path) = env.get(PATH_VARIABLE).filter(|it| !it.is_empty()) {
         let path = PathBuf::from(path);
         return if is_program(&path) { Ok(path) } else { Err(CommandError::NotAt { path }) };
@@ -190,18 +190,19 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-fn environment(boot: &Bootstrap) -> BTreeMap<String, String> {
+/// What of an environment is its user's own, without what describes another session of Claude Code's or is for us.
+pub(super) fn user_environment(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let passes = |name: &str| {
         let theirs = name.starts_with("CLAUDE") || name == "AI_AGENT";
         let ours = name == PATH_VARIABLE || name == "COORDD_TOKEN";
         (!theirs || KEPT.contains(&name)) && !ours
     };
-    let mut env: BTreeMap<String, String> = boot
-        .env
-        .iter()
-        .filter(|(name, _)| passes(name))
-        .map(|(a, b)| (a.clone(), b.clone()))
-        .collect();
+    let own = env.iter().filter(|(name, _)| passes(name));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn environment(boot: &Bootstrap) -> BTreeMap<String, String> {
+    let mut env = user_environment(&boot.env);
     env.extend(super::super::marks(boot));
     if let Some(url) = boot.model.as_ref().filter(|it| it.provider == Provider::Anthropic) {
         // What the session was given wins over what the environment says, as for a native agent.

@@ -15,6 +15,7 @@ mod child;
 mod command;
 mod cost;
 mod history;
+mod in_terminal;
 mod report;
 mod scribe;
 mod serve;
@@ -34,8 +35,10 @@ use proto::response::Response;
 use tokio::time::Instant;
 
 use self::child::Child;
+pub(super) use self::command::Invocation;
 use self::cost::Cost;
 use self::history::History;
+pub(super) use self::in_terminal::in_terminal;
 use self::scribe::Scribe;
 use self::serve::Served;
 use self::wire::Ask;

@@ -11,7 +11,7 @@ use proto::agent::Role;
 use proto::entry::What;
 use proto::notification::FailureClass;
 
-use super::super::{Agent, system_input};
+use super::super::{Agent, chain, system_input};
 use super::child::{Child, StartError};
 use super::command::{self, Invocation, Opening};
 use super::cost::Cost;
@@ -190,16 +190,4 @@ impl Run<'_> {
 
 fn fatal(error: &dyn std::error::Error) -> Halt {
     Halt::Short(Shortfall::failed(FailureClass::Fatal, chain(error)))
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        line.push_str(": ");
-        line.push_str(&source.to_string());
-        next = source.source();
-    }
-    line
 }
