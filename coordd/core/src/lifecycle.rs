@@ -262,13 +262,11 @@ pub(crate) fn exited(
     }
     // Not finished is a run in the middle, or mail that it was started for and has not read.
     let was_let_go = live.links.get(&agent.id).is_some_and(|link| link.told_to_stop);
-    let unfinished = if agent.has_pty() {
-        pty::comes_back(agent)
-    } else {
+    let unfinished = pty::comes_back(agent).unwrap_or(
         !agent.is_external()
             && !run_ended
-            && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go))
-    };
+            && (agent.run_is_open() || !(agent.mailbox.is_empty() || was_let_go)),
+    );
     let (mut again, mut waits) = (false, false);
     match &agent.life {
         Life::Stopping { by, keep_mail } => {
@@ -303,10 +301,7 @@ pub(crate) fn exited(
         }
         Life::Up => {
             again = unfinished;
-            if agent.has_pty() && agent.run_is_open() {
-                let outcome = pty::cut_off(&exit.how);
-                end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
-            }
+            pty::lost(durable, live, step, now, agent, &exit.how);
         }
         Life::Down | Life::Waiting => {}
     }

@@ -25,9 +25,9 @@ pub(crate) fn is_wanted(durable: &Durable, agent: &Agent) -> bool {
     has_team && (wanted || (agent.has_pty() && !agent.mailbox.is_empty()))
 }
 
-/// Whether its process is to be there again when it is lost.
-pub(crate) fn comes_back(agent: &Agent) -> bool {
-    agent.pty.as_ref().is_some_and(|it| it.wanted)
+/// Whether its process is to be there again when it is lost; none where coordd runs no terminal for it.
+pub(crate) fn comes_back(agent: &Agent) -> Option<bool> {
+    agent.pty.as_ref().map(|it| it.wanted)
 }
 
 /// Makes a member whose terminal coordd runs, or has one that is down started again.
@@ -68,9 +68,19 @@ fn in_words(ended: &Ended) -> String {
     format!("its program ended with status {status}{said}")
 }
 
-/// A run whose process is gone: nobody says any more that it is over.
-pub(crate) fn cut_off(how: &str) -> Outcome {
-    failed(format!("its terminal was lost in the middle of its work, by {how}"))
+/// Its process was lost. Nobody says any more that the run in it is over.
+pub(crate) fn lost(
+    durable: &Durable,
+    live: &mut Live,
+    step: &mut Step,
+    now: &Moment,
+    agent: &Agent,
+    how: &str,
+) {
+    if agent.has_pty() && agent.run_is_open() {
+        let outcome = failed(format!("its terminal was lost in the middle of its work, by {how}"));
+        lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
+    }
 }
 
 fn failed(reason: String) -> Outcome {

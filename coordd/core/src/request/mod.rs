@@ -363,9 +363,7 @@ pub(crate) fn answer(
         Request::ScreenInput { agent, size, bytes } => {
             screens::input(call, live, step, &agent, size, bytes)
         }
-        Request::TerminalEnded(Ended { status, said }) => {
-            screens::ended(call, live, step, (status, &said))
-        }
+        Request::TerminalEnded(ended) => screens::ended(call, live, step, &ended),
         Request::Acknowledge { messages, run } => {
             reports::acknowledge(call, live, step, &messages, run)
         }

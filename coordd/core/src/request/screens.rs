@@ -65,17 +65,12 @@ pub(super) fn input(
     Ok(Said::Now(Answer::Done))
 }
 
-pub(super) fn ended(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
-    (status, said): (u8, &str),
-) -> Verdict {
+pub(super) fn ended(call: &Call<'_>, live: &mut Live, step: &mut Step, ended: &Ended) -> Verdict {
     let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
     if !agent.has_pty() {
         return Err(Denial::NoScreen { path: route::path(call.durable, agent) });
     }
-    let said = said.chars().take(limits::SUMMARY_LEN_MAX).collect();
-    pty::ended(call.durable, live, step, call.now, agent, Ended { status, said });
+    let said = ended.said.chars().take(limits::SUMMARY_LEN_MAX).collect();
+    pty::ended(call.durable, live, step, call.now, agent, Ended { said, ..*ended });
     Ok(Said::Now(Answer::Done))
 }

@@ -46,6 +46,8 @@ fn call(boot: &Bootstrap) -> Result<Invocation, CallError> {
     let mut env = command::user_environment(&boot.env);
     env.extend(marks(boot));
     env.extend(wanted.env.clone());
+    // It is the user's to update, not a terminal's that nobody may be looking at.
+    env.insert("DISABLE_AUTOUPDATER".to_owned(), "1".to_owned());
     env.extend(TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())));
     Ok(Invocation { program, args, env })
 }
