@@ -54,6 +54,7 @@ mod snapshot;
 pub mod task;
 pub mod team;
 pub mod terminal;
+mod text;
 mod tick;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind, Message, Sender, State, without_result};
 use crate::planted::{Bug, is_planted};
 use crate::role::Role;
-use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, pty, task};
+use crate::{Durable, Effect, Live, Moment, Record, Step, limits, permission, pty, task, text};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -27,8 +27,12 @@ pub(crate) fn end_run(
     if run <= agent.runs && !is_planted(Bug::E3) {
         return;
     }
-    cut(&mut outcome.result, limits::RESULT_LEN_MAX, "\n[The rest is in the worker's transcript.]");
-    cut(&mut outcome.reason, limits::REASON_LEN_MAX, "…");
+    text::cut(
+        &mut outcome.result,
+        limits::RESULT_LEN_MAX,
+        "\n[The rest is in the worker's transcript.]",
+    );
+    text::cut(&mut outcome.reason, limits::REASON_LEN_MAX, "…");
     let thin = agent.phase == "research"
         && outcome.status == Status::Completed
         && outcome.usage.tool_uses < limits::THIN_TOOL_USES
@@ -384,16 +388,4 @@ fn give_up(
 pub(crate) fn publish_life(step: &mut Step, agent: &Agent, life: Life, reason: &str) {
     let event = Event::AgentChanged { agent: agent.id.clone(), life, reason: reason.to_owned() };
     step.effect(Effect::Publish { session: agent.session.clone(), event });
-}
-
-/// Cuts a text to so many bytes, at a character's border, and says so.
-fn cut(text: &mut String, max: usize, mark: &str) {
-    if text.len() > max {
-        let mut end = max.saturating_sub(mark.len());
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push_str(mark);
-    }
 }

@@ -14,7 +14,7 @@ use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::outgoing::{self, Outgoing, Verdict};
 use crate::role::Role;
 use crate::session::{Inbound, Session, SessionState};
-use crate::{Durable, Effect, Live, Moment, Record, Step, bridge, limits};
+use crate::{Durable, Effect, Live, Moment, Record, Step, bridge, limits, text};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -324,9 +324,5 @@ pub(crate) fn tell_watchers(durable: &Durable, step: &mut Step, now: &Moment, le
 
 /// As much of a text as is kept of what others say about themselves.
 pub(crate) fn shortened(text: &str) -> String {
-    let mut end = text.len().min(limits::OUTSIDE_FIELD_LEN_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default().to_owned()
+    text::head(text, limits::OUTSIDE_FIELD_LEN_MAX).to_owned()
 }

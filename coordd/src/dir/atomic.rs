@@ -66,6 +66,11 @@ impl Dir {
         }
     }
 
+    /// Renames what is no such file as it should be, and returns its name now, which says since when.
+    pub(crate) fn set_damage_aside(&self, name: &str) -> Result<String, FileError> {
+        self.set_aside(name, &format!("{name}.corrupt-{}", crate::clock::wall_ms() / 1000))
+    }
+
     /// Renames a file to the first free name of `<new>`, `<new>-2`, … and returns it.
     pub(crate) fn set_aside(&self, name: &str, new: &str) -> Result<String, FileError> {
         let shown = self.path.join(name);

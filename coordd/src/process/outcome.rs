@@ -64,8 +64,7 @@ pub(crate) fn last(folder: &Dir) -> Result<Option<Written>, OutcomeError> {
 pub(crate) fn set_aside(folder: &Dir, error: &OutcomeError) -> Option<PathBuf> {
     let OutcomeError::NotAnOutcome { run, .. } = error else { return None };
     let name = format!("outcome-{run}.json");
-    let aside = format!("{name}.corrupt-{}", crate::clock::wall_ms() / 1000);
-    folder.set_aside(&name, &aside).ok().map(|it| folder.path().join(it))
+    folder.set_damage_aside(&name).ok().map(|it| folder.path().join(it))
 }
 
 /// The run in a file's name. Only the one way to write a number counts.

@@ -308,8 +308,7 @@ impl Inboxes {
     }
 
     fn set_aside(&self, file: &str) -> Result<PathBuf, InboxError> {
-        let new = format!("{file}.corrupt-{}", crate::clock::wall_ms() / 1000);
-        let name = self.dir.set_aside(file, &new).map_err(InboxError::File)?;
+        let name = self.dir.set_damage_aside(file).map_err(InboxError::File)?;
         Ok(self.dir.path().join(name))
     }
 

@@ -272,9 +272,8 @@ fn write(dir: &Dir, team: &str, name: &str, bytes: &[u8]) -> Result<(), TeamFile
 
 /// Renames what stands in the place of a file of ours, and returns where it is now.
 fn set_aside(dir: &Dir, team: &str, name: &str) -> Result<PathBuf, TeamFilesError> {
-    let new = format!("{name}.corrupt-{}", crate::clock::wall_ms() / 1000);
     let name = dir
-        .set_aside(name, &new)
+        .set_damage_aside(name)
         .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })?;
     Ok(dir.path().join(name))
 }

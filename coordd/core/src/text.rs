@@ -1,0 +1,21 @@
+//! Texts that are too long, cut at a character's border.
+
+use alloc::string::String;
+
+/// So much of the beginning as fits.
+pub(crate) fn head(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+/// Cuts a text to so many bytes, and says so.
+pub(crate) fn cut(text: &mut String, max: usize, mark: &str) {
+    if text.len() > max {
+        let kept = head(text, max.saturating_sub(mark.len())).len();
+        text.truncate(kept);
+        text.push_str(mark);
+    }
+}
