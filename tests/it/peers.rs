@@ -7,6 +7,7 @@ use proto::request::{NewSession, Request};
 use proto::response::Response;
 use proto::view::{HeldView, PeerKind, PeerView};
 use serde_json::{Value, json};
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use tests::agents::{Agents, FakeAgent};
@@ -361,6 +362,54 @@ fn rel14_a_container_engine_gets_not_one_byte() {
         assert!(why.contains("symbolic link"), "{why}");
     }
     docker.assert_silence();
+}
+
+/// Listens as another user in a folder of ours, at a path that the list names for its process, and tells what it is told.
+const STRANGER: &str = "
+import os, socket, sys, threading
+it = socket.socket(socket.AF_UNIX)
+it.bind(sys.argv[1])
+os.chown(sys.argv[1], int(sys.argv[2]), -1)
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+it.listen()
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+print(os.getpid(), flush=True)
+while True:
+    with it.accept()[0] as stream:
+        print(stream.makefile('rb').read(), flush=True)
+";
+
+/// rel-14: the socket is ours by its path and its list, and the kernel says that somebody else listens.
+#[test]
+fn rel14_another_users_program_behind_a_socket_of_ours_gets_not_one_byte() {
+    let (daemon, _agents, mut lead, _) = dates("default");
+    let alice = Outsider::new(&daemon, "alice");
+    let socket = daemon.at("r/cc-socks/stranger.sock");
+    let own = rustix::process::getuid();
+    let as_root = if own.is_root() { "python3" } else { "sudo -n python3" };
+    let mut words = as_root.split(' ');
+    let mut command = std::process::Command::new(words.next().unwrap());
+    command.args(words).args(["-c", STRANGER]).arg(&socket).arg(own.as_raw().to_string());
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut stranger = command.spawn().unwrap();
+    let mut told = std::io::BufReader::new(stranger.stdout.take().unwrap()).lines();
+    let pid: u32 = told.next().unwrap().unwrap().parse().unwrap();
+    let mut entry: Value = serde_json::from_slice(&std::fs::read(alice.entry()).unwrap()).unwrap();
+    entry["messagingSocketPath"] = json!(socket);
+    entry["pid"] = json!(pid);
+    std::fs::write(alice.entry(), entry.to_string()).unwrap();
+    for client in [&mut daemon.client(), &mut lead.client] {
+        let why = refused(client, &format!("uds:{}", socket.display()));
+        assert!(why.contains("user 65534 listens there"), "{why}");
+    }
+    let mut own = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    std::io::Write::write_all(&mut own, b"from the test").unwrap();
+    drop(own);
+    // It was connected to, to be asked who listens.
+    let first = told.map(Result::unwrap).find(|it| it != "b''");
+    assert_eq!(first.as_deref(), Some("b'from the test'"));
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
 }
 
 /// M-9, L1: the list is of those who are there, with addresses that work as they stand.

@@ -1,5 +1,5 @@
 //! T-2, L-2: terminals that coordd runs, shown by `coordctl attach`. Here with a stand-in for the program; with the real one in
-//! `cli/terminals.rs`.
+//! `cli/teammates.rs`.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | wanted | it was invited so, or was started for its mail; until it is stopped or its program ends by itself |
 //! | up | it is wanted or has mail, its session is live, its team is there, and it is not parked |
-//! | up again | its process was lost: at most [`limits::CRASHES_MAX`] times without its reading anything |
+//! | up again | its process was lost: at most [`crate::limits::CRASHES_MAX`] times without its reading anything |
 //!
 //! Its mail goes the way of all members in terminals ([`crate::terminal`]): its process holds the screen and knows nothing of
 //! messages.

@@ -55,7 +55,7 @@ pub struct NewSession {
     #[serde(default)]
     pub cross_session_inbound: String,
     /// The other daemon, by its name here or its fingerprint, whose workers the session is for; empty for a session of its own. It
-    /// has no conversation then, and starts workers when leads there ask for them with [`NewAgent::host`].
+    /// has no conversation then, and starts workers when leads there ask for them with [`super::NewAgent::host`].
     #[serde(default)]
     pub host_for: String,
 }

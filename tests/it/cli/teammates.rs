@@ -11,6 +11,7 @@ use proto::response::Response;
 use proto::view::AgentState;
 use serde_json::{Value, json};
 use tests::cli::{CLI_LIMIT, Cli, KEY, Model, Script};
+use tests::processes::Process;
 use tests::wait::until_within;
 use tests::{Agents, Daemon, FakeAgent, Sandbox};
 
@@ -152,6 +153,66 @@ fn t2_a_real_terminal_is_a_member_until_it_agrees_to_end() {
         assert!(text.contains("agrees to shut down"), "{version}: {text}");
         terminal.shows("left with");
         fixture.wait_for_state(AgentState::Stopped);
+        terminal.tmux(&["kill-server"]);
+    }
+}
+
+/// L-2, K4, W-6: one that coordd runs is a member as well, and is looked at meanwhile. When its process is lost it comes back with
+/// its conversation; when it agrees to end it stays away, and nothing of it is left.
+#[test]
+fn t2_l2_a_real_terminal_that_coordd_runs() {
+    for version in ["2.1.332", "2.1.150"] {
+        let hello = json!({ "to": "team-lead", "message": "hi from inside", "summary": "hello" });
+        let agree = json!({
+            "to": "team-lead",
+            "message": { "type": "shutdown_response", "request_id": "{{shutdown-[0-9]+@m1}}", "approve": true },
+        });
+        let scripts = vec![
+            Script::when("shutdown_request").call("SendMessage", agree).say("bye"),
+            Script::when("once more").say("the second answer"),
+            Script::when("say hello").call("SendMessage", hello).say("the first answer"),
+        ];
+        let fixture = Fixture::new(version, scripts);
+        let member = format!("{}/m1", fixture.session());
+        assert_eq!(fixture.invite(&["--start"]), format!("coordctl attach {member}"));
+        fixture.wait_for_state(AgentState::Idle);
+        let coordctl = tests::sandbox::program("coordctl");
+        let attach = format!("'{}' attach {member}", coordctl.display());
+        let terminal = Terminal::open(&fixture.daemon, "one", &attach);
+        let message = fixture.send(Body::text("say hello"));
+        let (origin, text, _) = fixture.told();
+        assert_eq!(origin, Origin::Agent { name: "m1".into() }, "{version}");
+        assert!(text.contains("hi from inside"), "{version}: {text}");
+        let (origin, _, _) = fixture.told();
+        let Origin::Notification { notification } = origin else { panic!("{version}: {origin:?}") };
+        assert_eq!(notification.status, RunStatus::Completed, "{version}");
+        assert!(fixture.is_consumed(&message), "{version}");
+        terminal.shows("the first answer");
+
+        let pid = || fixture.daemon.client().agent(&member).pid;
+        let before = pid().expect("a process");
+        Process::open(before).expect("it runs").kill9();
+        until_within(CLI_LIMIT, "it is there again", || pid().filter(|it| *it != before));
+        fixture.wait_for_state(AgentState::Idle);
+        fixture.send(Body::text("once more"));
+        let (origin, _, _) = fixture.told();
+        assert!(matches!(origin, Origin::Notification { .. }), "{version}: {origin:?}");
+        terminal.shows("the second answer");
+        let shown = fixture.model.shown_to("once more").remove(0).all();
+        assert!(
+            shown.contains("the first answer"),
+            "{version}: its conversation is there: {shown}"
+        );
+
+        fixture.send(Body::ShutdownRequest { reason: "all done".into() });
+        let (origin, text, _) = fixture.told();
+        assert_eq!(origin, Origin::Agent { name: "m1".into() }, "{version}");
+        assert!(text.contains("agrees to shut down"), "{version}: {text}");
+        terminal.shows("left with");
+        fixture.wait_for_state(AgentState::Stopped);
+        let left = fixture.daemon.processes();
+        let claudes: Vec<_> = left.iter().filter(|it| it.command.contains("--agent-id")).collect();
+        assert!(claudes.is_empty(), "{version}: {claudes:?}");
         terminal.tmux(&["kill-server"]);
     }
 }

@@ -125,8 +125,9 @@ fn agent(audience: Audience<'_>) -> Value {
             },
             "runtime": {
                 "type": "string",
-                "enum": ["native", "claude"],
-                "description": "What drives the agent. Leave it out unless the user asked for one."
+                "enum": ["native", "claude", "terminal"],
+                "description": "What drives the agent; `terminal` is a member of your team in a terminal that the user can look into. \
+                                Leave it out unless the user asked for one."
             },
             "host": {
                 "type": "string",
