@@ -8,7 +8,7 @@
 //!
 //! Both sides are durable, and each keeps what it has to say in its outbox until the other one has it on disk. So it does not
 //! matter which daemon, process or link dies in between. What the worker may do is decided where it runs, by the rules and the
-//! user of that machine. This file is the lead's side; [`guest`] is the other one.
+//! user of that machine. This file is the lead's side; `guest.rs` is the other one.
 
 use crate::agent::{Agent, Class, Outcome, Runtime, Status};
 use crate::bridge::{self, Decision, Fate, Remote};
