@@ -26,8 +26,14 @@ pub(crate) fn watch_interrupts(mut on_interrupt: impl FnMut() -> bool + Send + '
 
 /// What is to be known of while a terminal is in our hands: its size, its return to us, and that we are to end.
 fn of_terminal() -> SigSet {
-    let signals =
-        [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT];
+    let signals = [
+        Signal::SIGWINCH,
+        Signal::SIGCONT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+    ];
     signals.into_iter().collect()
 }
 

@@ -40,8 +40,6 @@ struct Supervisor {
     reactor: mpsc::Sender<Arrival>,
     socket: PathBuf,
     state: PathBuf,
-    /// Whether the store was damaged when this daemon started.
-    damaged: bool,
 }
 
 /// Starts the supervisor. Nothing is wanted yet.
@@ -49,10 +47,9 @@ pub(crate) fn supervise(
     reactor: mpsc::Sender<Arrival>,
     socket: PathBuf,
     state: PathBuf,
-    damaged: bool,
 ) -> (watch::Sender<Wanted>, JoinHandle<()>) {
     let (wants, wanted) = watch::channel((false, 0));
-    let supervisor = Supervisor { wanted, reactor, socket, state, damaged };
+    let supervisor = Supervisor { wanted, reactor, socket, state };
     (wants, tokio::task::spawn(supervisor.run()))
 }
 
@@ -98,8 +95,6 @@ impl Supervisor {
                 Err(error) => {
                     let text = format!("the bridge cannot be started: {error:#}");
                     tracing::error!("{text}");
-                    // Fails only when the reactor has ended.
-                    drop(self.reactor.send(Arrival::Degraded(text)).await);
                     format!("it cannot be started: {error:#}")
                 }
             };
@@ -119,8 +114,7 @@ impl Supervisor {
         let random: [u8; 32] = crate::clock::random().context("drawing random numbers")?;
         let digits = random.iter().flat_map(|it| [it >> 4, it & 15]);
         let token: String = digits.filter_map(|it| char::from_digit(it.into(), 16)).collect();
-        let renumber = self.damaged && incarnation == 1;
-        let starting = Input::BridgeStarting { incarnation, token: token.clone(), renumber };
+        let starting = Input::BridgeStarting { incarnation, token: token.clone() };
         // Before the process can say hello.
         self.reactor.send(Arrival::Input(starting)).await.context("the daemon ends")?;
         let program = program()?;

@@ -113,6 +113,8 @@ pub(crate) struct Reactor<S> {
     pub(crate) outside: outside::Outsiders,
     /// Tells the supervisor of the bridge what is wanted.
     pub(crate) bridge: tokio::sync::watch::Sender<crate::bridge::Wanted>,
+    /// Whether other machines are to be told anew which sessions they may write to.
+    pub(crate) announce_due: bool,
     /// Bytes of records since the store was last cleaned up.
     pub(crate) stale_bytes: usize,
     /// Sessions and running agents, as they were last told to the service manager.
@@ -135,7 +137,11 @@ impl<S: Store> Reactor<S> {
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let mut arrived = Vec::with_capacity(limits::BATCH_LEN_MAX);
         self.reserve_space();
-        if self.batch(vec![Arrival::Input(Input::Started)])? {
+        let mut first = vec![Arrival::Input(Input::Started)];
+        if !self.facts.degraded.is_empty() {
+            first.push(Arrival::Input(Input::Damaged));
+        }
+        if self.batch(first)? {
             return Ok(());
         }
         loop {
@@ -170,6 +176,7 @@ impl<S: Store> Reactor<S> {
         self.write_teams();
         self.serve_inboxes();
         self.show_sessions();
+        self.announce();
         self.compact();
         self.say_status();
         if ends {

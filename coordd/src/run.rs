@@ -204,9 +204,7 @@ async fn serve(
     if facts.degraded.is_empty() {
         sweep(&core, &state, &jobs);
     }
-    let damaged = !facts.degraded.is_empty();
-    let (bridge, supervised) =
-        bridge::supervise(reactor.clone(), socket.clone(), bridge_state, damaged);
+    let (bridge, supervised) = bridge::supervise(reactor.clone(), socket.clone(), bridge_state);
     let looped = Reactor {
         core,
         store: opened.store,
@@ -222,6 +220,7 @@ async fn serve(
         teams: crate::reactor::teams::Teams::default(),
         outside: Outsiders::new(peers),
         bridge,
+        announce_due: false,
         stale_bytes: 0,
         status: (0, 0),
     };

@@ -47,6 +47,11 @@ pub enum Response {
         /// Messages that went back to their senders.
         bounced: u32,
     },
+    /// The machine that an agent runs on is to stop it. How its run ended is told as ever.
+    StopAsked {
+        /// The agent's name.
+        agent: String,
+    },
     /// A session may run again.
     Resumed {
         /// It.

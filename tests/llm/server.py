@@ -45,6 +45,9 @@ def main() -> None:
     # Its threads spin while they wait for each other; two of them on two busy cores are slower
     # than one by far.
     params.cpuparams.n_threads = 1
+    # The same words each time: by chance it may say one that does not end for minutes.
+    params.sampling.temp = 0.0
+    params.sampling.penalty_repeat = 1.3
     # The template in the weights knows no tools. With this one a caller's `tool_choice` becomes a
     # grammar that the model cannot leave.
     params.use_jinja = True

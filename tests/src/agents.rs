@@ -20,11 +20,14 @@ use crate::rehearsal;
 use crate::sandbox::Sandbox;
 use crate::wait;
 
-/// Keeps its bootstrap in a file named after its process, whole or not at all, and waits to be ended.
+/// Keeps its bootstrap in a file named after its process, whole or not at all, and waits to be ended. A terminal is not for a test to
+/// speak for: its process is the real one.
 const PROGRAM: &str = "#!/bin/sh
 PATH=/usr/bin:/bin
 folder=${0%/*}
-cat >\"$folder/$$.part\" && mv \"$folder/$$.part\" \"$folder/$$.boot\"
+cat >\"$folder/$$.part\"
+grep -q '\"runtime\":\"terminal\"' \"$folder/$$.part\" && exec WORKER <\"$folder/$$.part\"
+mv \"$folder/$$.part\" \"$folder/$$.boot\"
 exec sleep 1000000 </dev/null
 ";
 
@@ -38,7 +41,8 @@ pub struct Agents {
 impl Agents {
     /// From now on, a daemon started in this sandbox starts stand-ins.
     pub fn set_up(sandbox: &mut Sandbox) -> Self {
-        let program = sandbox.write_program("agents/agent", PROGRAM);
+        let real = format!("'{}'", crate::sandbox::program("coordd-worker").display());
+        let program = sandbox.write_program("agents/agent", &PROGRAM.replace("WORKER", &real));
         sandbox.set("COORDD_WORKER", program.to_str().unwrap());
         Self { folder: sandbox.at("agents"), taken: BTreeSet::new() }
     }

@@ -5,6 +5,7 @@ use crate::error::Exit;
 use crate::{expect, format, output};
 use proto::error::ErrorCode;
 use proto::request::Request;
+use proto::response::Response;
 
 /// Stop a session, or the run of one agent, or a terminal that coordd runs; all can go on later.
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,11 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         }
     };
     output::respond(context, &response, || {
+        if let Response::StopAsked { agent } = &response {
+            return Ok(output::say(&format!(
+                "the machine that {agent} runs on is asked to stop it"
+            ))?);
+        }
         expect!(&response, Stopped { agents, bounced });
         if agents.is_empty() {
             output::say("nothing was running")?;

@@ -229,6 +229,24 @@ impl Attached {
         Ok(None)
     }
 
+    /// What counts also while there is no coordd.
+    fn while_away(&mut self, input: &Input) -> Option<Left> {
+        match input {
+            Input::Event { .. } | Input::Lost { .. } | Input::Typed(_) => None,
+            Input::Hangup => Some(Left::Detached),
+            Input::Signal(Signal::SIGWINCH) => {
+                self.resized();
+                None
+            }
+            Input::Signal(Signal::SIGCONT) => {
+                Raw::again();
+                self.canvas.forget();
+                None
+            }
+            Input::Signal(signal) => Some(Left::Signal(*signal)),
+        }
+    }
+
     fn happened(&mut self, context: &mut Context, event: Event) -> Result<Option<Left>, Failure> {
         if let Event::Screen { agent, frame } = event {
             if agent == self.agent {
@@ -349,11 +367,13 @@ impl Attached {
                 Some(Input::Typed(bytes)) if self.options.keys.press(&bytes).leaves => {
                     return Ok(Some(Left::Detached));
                 }
-                Some(Input::Signal(Signal::SIGWINCH)) => self.resized(),
-                Some(Input::Signal(signal)) if signal != Signal::SIGCONT => {
-                    return Ok(Some(Left::Signal(signal)));
+                // What is typed meanwhile goes nowhere.
+                Some(Input::Typed(_)) | None => {}
+                Some(other) => {
+                    if let Some(left) = self.while_away(&other) {
+                        return Ok(Some(left));
+                    }
                 }
-                _ => {}
             }
         }
         Ok(Some(Left::Lost))

@@ -321,6 +321,11 @@ impl Agent {
         }
     }
 
+    /// Whether its process takes one of the places that a session has for workers. A terminal that waits for work takes none.
+    pub fn takes_a_place(&self) -> bool {
+        self.role == Role::Worker && (!self.has_pty() || self.has_work())
+    }
+
     /// Whether coordd runs a terminal for it.
     pub fn has_pty(&self) -> bool {
         self.pty.is_some()

@@ -20,6 +20,10 @@ pub enum Answer {
         agents: Vec<String>,
         bounced: u32,
     },
+    /// Its machine is to stop it, and has not been told yet.
+    StopAsked {
+        agent: String,
+    },
     Resumed {
         session: SessionId,
         note: String,

@@ -130,21 +130,17 @@ fn daemon_of(it: &Outgoing) -> Option<&str> {
     it.to.strip_prefix("bridge:").and_then(parts).map(|(peer, _)| peer)
 }
 
-/// The process is about to be started, and this is its secret. After damage of the store numbers may have been given out
-/// that nobody remembers here, so they begin anew.
-pub(crate) fn starting(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    (incarnation, token): (u32, String),
-    renumber: bool,
-) {
+/// The process is about to be started, and this is its secret.
+pub(crate) fn starting(live: &mut Live, incarnation: u32, token: String) {
     (live.bridge.incarnation, live.bridge.token) = (incarnation, token);
-    if let Some(wish) = durable.bridge.filter(|_| renumber) {
-        let epoch = now.wall_ms.max(wish.epoch.saturating_add(1));
-        step.record(Record::BridgeSet { on: wish.on, epoch });
-    }
+}
+
+/// The store was damaged. Numbers may have been given out that nobody remembers here, so they begin anew, whether or not there is
+/// a bridge now.
+pub(crate) fn renumber(durable: &Durable, step: &mut Step, now: &Moment) {
+    let wish = durable.bridge.unwrap_or(Wish { on: false, epoch: 0 });
+    let epoch = now.wall_ms.max(wish.epoch.saturating_add(1));
+    step.record(Record::BridgeSet { on: wish.on, epoch });
 }
 
 /// The bridge says hello.

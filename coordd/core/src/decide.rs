@@ -85,9 +85,8 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
             step.effect(Effect::Heard { ticket, taken });
         }
         Input::BridgeEnded { why } => live.bridge.ended = why,
-        Input::BridgeStarting { incarnation, token, renumber } => {
-            bridge::starting(durable, live, &mut step, now, (incarnation, token), renumber);
-        }
+        Input::BridgeStarting { incarnation, token } => bridge::starting(live, incarnation, token),
+        Input::Damaged => bridge::renumber(durable, &mut step, now),
         Input::Handed { outgoing, failed } => {
             handing::handed(durable, &mut step, now, outgoing, failed.as_deref());
         }

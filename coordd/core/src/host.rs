@@ -13,6 +13,7 @@
 use crate::agent::{Agent, Class, Outcome, Runtime, Status};
 use crate::bridge::{self, Decision, Fate, Remote};
 use crate::denial::Denial;
+use crate::effect::Event;
 use crate::id::{AgentId, MessageId, SessionId};
 use crate::mailbox::{self, Numbers};
 use crate::message::{self, Sender, State};
@@ -20,7 +21,7 @@ use crate::outgoing::{self, Kind, Outgoing, Verdict};
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::Session;
-use crate::{Durable, Live, Moment, Record, Step, handing, lifecycle, limits, outside};
+use crate::{Durable, Effect, Live, Moment, Record, Step, handing, lifecycle, limits, outside};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -137,6 +138,13 @@ pub(crate) fn check(durable: &Durable, step: &Step, to: &Agent, text: &str) -> R
     if durable.bridge.is_none_or(|it| !it.on) {
         return Err(Denial::BridgeOff);
     }
+    let session = durable.sessions.get(&to.session);
+    if let (Some(far), Some(session)) = (&to.far, session)
+        && !bridge::may_write(session, &far.peer)
+    {
+        let (session, peer) = (session.name.to_string(), far.peer.clone());
+        return Err(Denial::NotBridged { session, peer });
+    }
     let len = bridge::escaped_len(text);
     if len > limits::BRIDGE_TEXT_LEN_MAX {
         let max = limits::BRIDGE_TEXT_LEN_MAX;
@@ -198,7 +206,11 @@ pub(crate) fn stop(
     let Some(far) = agent.far.as_ref().filter(|_| is_hosted(agent) && agent.is_active()) else {
         return false;
     };
-    let is_same = |it: &Outgoing| matches!(&it.kind, Kind::Stop { agent: of } if *of == agent.id);
+    // One that was asked for before its last mail does not count for what that makes it do.
+    let is_same = |it: &Outgoing| {
+        matches!(&it.kind, Kind::Stop { agent: of } if *of == agent.id)
+            && agent.mailbox.back().is_none_or(|last| *last < it.id)
+    };
     if !durable.outbox.carried().any(is_same) {
         let id = Numbers::after(durable, step).next();
         let kind = Kind::Stop { agent: agent.id.clone() };
@@ -243,12 +255,22 @@ pub(crate) fn told(
             }
         }
         (Kind::Stop { agent }, Fate::Refused(_) | Fate::Expired) => {
-            let agent = durable.agents.get(agent).filter(|it| it.owes_outcome());
-            if let Some(agent) = agent {
+            let Some(agent) = durable.agents.get(agent) else { return };
+            // What it has there is read by nobody we know of.
+            let is_there = |it: &message::Message| it.state == State::Delivered;
+            mailbox::bounce(durable, live, step, now, agent, &reason, is_there);
+            if agent.owes_outcome() {
                 let reason = format!("by {}; {reason}, so it may still be at work there", it.text);
                 let killed = Outcome::silent(Status::Killed, None, reason);
                 lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, killed);
             }
+        }
+        (Kind::Ended { .. }, Fate::Refused(_) | Fate::Expired) => {
+            let session = it.session.clone().unwrap_or_else(|| SessionId(String::new()));
+            let event = Event::Warning(format!(
+                "how a worker's run ended could not be told to its lead: {reason}. Its report is in its transcript"
+            ));
+            step.effect(Effect::Publish { session, event });
         }
         (
             Kind::Stop { .. }
@@ -261,7 +283,14 @@ pub(crate) fn told(
     }
 }
 
-/// What the other machine says of a message that it has: whether it was read. That opens a run.
+/// The reason that comes with the word that a message was read, when that belongs to a run that has ended already: its process
+/// died before it could say so.
+pub(crate) const READ_BEFORE: &str = "read in an earlier run";
+
+/// The reason of an end that is told since whoever asked for a stop may have missed one.
+pub(crate) const NOTHING_TO_STOP: &str = "it had nothing to do when it was to be stopped";
+
+/// What the other machine says of a message that it has: whether it was read. That opens a run, unless it is late.
 pub(crate) fn status(
     durable: &Durable,
     live: &mut Live,
@@ -281,7 +310,7 @@ pub(crate) fn status(
                 step.record(Record::MessagesConsumed {
                     agent: agent.id.clone(),
                     messages: [*message].to_vec(),
-                    run: agent.runs + 1,
+                    run: agent.runs + u32::from(reason != READ_BEFORE),
                     at_ms: now.wall_ms,
                 });
                 handing::publish(step, &agent.session, *message, State::Consumed);
@@ -334,6 +363,17 @@ pub(crate) fn ended(
     let (caller, key) = (agent.id.to_string(), message.to_owned());
     if durable.keys.contains_key(&(caller.clone(), key.clone())) {
         return Decision::Taken;
+    }
+    // Nobody waits for an end here. That a stop found nothing to stop is no news; an end that nobody asked for is taken as far as
+    // the lead's mailbox has room.
+    if !agent.owes_outcome() {
+        if outcome.reason == NOTHING_TO_STOP {
+            return Decision::Taken;
+        }
+        let lead = durable.lead_of(&agent.session);
+        if lead.is_some_and(|it| mailbox::check(it, &outcome.result).is_err()) {
+            return Decision::Later;
+        }
     }
     lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
     lifecycle::publish_life(step, agent, agent.life.clone(), "");

@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 pub enum Input {
     /// The daemon started, and the durable state is as it was left.
     Started,
+    /// It comes after `Started` when the store was damaged, so that records may be missing.
+    Damaged,
     /// A peer of this user said hello.
     Connected {
         /// The connection.
@@ -129,8 +131,6 @@ pub enum Input {
         incarnation: u32,
         /// Its secret.
         token: String,
-        /// Whether numbers of messages may have been lost with a part of the store.
-        renumber: bool,
     },
     /// A message was handed to somebody outside, or could not be.
     Handed {

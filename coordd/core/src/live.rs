@@ -210,10 +210,7 @@ impl Live {
     /// Workers of a session that have a process, or one being started.
     pub(crate) fn running_workers(&self, durable: &Durable, session: &SessionId) -> u32 {
         let is_one = |id: &&AgentId| {
-            durable
-                .agents
-                .get(*id)
-                .is_some_and(|it| it.session == *session && it.role == crate::role::Role::Worker)
+            durable.agents.get(*id).is_some_and(|it| it.session == *session && it.takes_a_place())
         };
         u32::try_from(self.links.keys().filter(is_one).count()).unwrap_or(u32::MAX)
     }

@@ -153,12 +153,11 @@ impl Outgoing {
     /// How long it waits for a machine that is away: finished work waits longer.
     pub fn kept_ms(&self) -> u64 {
         match self.kind {
-            Kind::Ended { .. } => limits::HOST_END_KEPT_MS,
-            Kind::Words { .. }
-            | Kind::Status { .. }
-            | Kind::Idle { .. }
-            | Kind::Work { .. }
-            | Kind::Stop { .. } => limits::BRIDGE_KEPT_MS,
+            // What became of a worker's mail belongs to the end of its run.
+            Kind::Ended { .. } | Kind::Status { .. } => limits::HOST_END_KEPT_MS,
+            Kind::Words { .. } | Kind::Idle { .. } | Kind::Work { .. } | Kind::Stop { .. } => {
+                limits::BRIDGE_KEPT_MS
+            }
         }
     }
 }

@@ -147,8 +147,9 @@ fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment
             continue;
         }
         if agent.role == Role::Worker {
+            let place = u32::from(agent.takes_a_place());
             let running = running.entry(&agent.session).or_default();
-            if *running >= session.workers_running_max {
+            if place > 0 && *running >= session.workers_running_max {
                 continue;
             }
             if let Some((_, until)) = live.starts_used_up(now.mono_ms) {
@@ -156,7 +157,7 @@ fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment
                 continue;
             }
             live.count_start(now.mono_ms);
-            *running += 1;
+            *running += place;
         }
         let incarnation = agent.incarnation + 1;
         let token = token_for(now, agent, incarnation);
@@ -173,7 +174,7 @@ fn fill_places(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment
 fn workers_by_session<'a>(durable: &'a Durable, live: &Live) -> BTreeMap<&'a SessionId, u32> {
     let mut running = BTreeMap::new();
     let agents = live.links.keys().filter_map(|id| durable.agents.get(id));
-    for worker in agents.filter(|it| it.role == Role::Worker) {
+    for worker in agents.filter(|it| it.takes_a_place()) {
         *running.entry(&worker.session).or_default() += 1;
     }
     running

@@ -21,7 +21,7 @@ use crate::message::{Kind, Sender, State};
 use crate::name::Name;
 use crate::record::Keyed;
 use crate::session::SessionState;
-use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle, limits};
+use crate::{Durable, Effect, Live, Moment, Record, Step, host, lifecycle, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -282,6 +282,9 @@ fn say(
             text.len(),
             limits::BODY_LEN_MAX
         )),
+        Some(to) if host::check(durable, step, to, &text).is_err() => {
+            Some(format!("nothing goes to the machine of {} at the moment", to.name))
+        }
         Some(to) => {
             mailbox::check(to, &text).err().map(|_| format!("the mailbox of {} is full", to.name))
         }

@@ -117,7 +117,7 @@ impl<S: Store> Reactor<S> {
                 self.tell(peer, FromDaemon::Bridge(proto::bridge::Order::Begin { epoch }));
             }
             Effect::Announce { peer } => {
-                self.tell(peer, FromDaemon::Bridge(translate::bridge::announce(&self.core)));
+                self.announce_due |= self.core.live.bridge.peer == Some(peer);
             }
             Effect::Carry { peer, outgoing } => {
                 if let Some(order) = translate::bridge::carry(&self.core, outgoing) {
@@ -176,9 +176,15 @@ impl<S: Store> Reactor<S> {
                 | Event::AgentChanged { .. }
                 | Event::RunEnded { .. }
         );
-        let Some(peer) = self.core.live.bridge.peer.filter(|_| is_seen) else { return };
         let session = self.core.durable.sessions.get(session);
-        if session.is_none_or(|it| !it.bridged.is_empty()) {
+        self.announce_due |= is_seen && session.is_none_or(|it| !it.bridged.is_empty());
+    }
+
+    /// Once for all that a batch has changed.
+    pub(super) fn announce(&mut self) {
+        if std::mem::take(&mut self.announce_due)
+            && let Some(peer) = self.core.live.bridge.peer
+        {
             self.tell(peer, FromDaemon::Bridge(translate::bridge::announce(&self.core)));
         }
     }

@@ -64,6 +64,7 @@ fn is_urgent(request: &Request) -> bool {
 pub(super) fn name(input: &Input) -> &'static str {
     match input {
         Input::Started => "started",
+        Input::Damaged => "damaged",
         Input::Connected { .. } => "connected",
         Input::Disconnected { .. } => "disconnected",
         Input::Request { request, .. } => request.kind().as_str(),

@@ -44,6 +44,7 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
             Response::SessionDetail { session: view::session(core, it), agents }
         }
         Answer::Stopped { agents, bounced } => Response::Stopped { agents, bounced },
+        Answer::StopAsked { agent } => Response::StopAsked { agent },
         Answer::Resumed { session: id, note, waiting_messages, interrupted } => {
             let it = durable.sessions.get(&id).ok_or_else(|| gone("session", &id))?;
             let Kept { restored, restartable, lost } = kept(core, facts, it);

@@ -173,8 +173,8 @@ fn t2_l2_a_real_terminal_that_coordd_runs() {
             Script::when("say hello").call("SendMessage", hello).say("the first answer"),
         ];
         let fixture = Fixture::new(version, scripts);
-        let member = format!("{}/m1", fixture.session());
-        assert_eq!(fixture.invite(&["--start"]), format!("coordctl attach {member}"));
+        let invited = fixture.invite(&["--start"]);
+        let member = invited.strip_prefix("coordctl attach ").expect("how to look at it");
         fixture.wait_for_state(AgentState::Idle);
         let coordctl = tests::sandbox::program("coordctl");
         let attach = format!("'{}' attach {member}", coordctl.display());
@@ -189,7 +189,7 @@ fn t2_l2_a_real_terminal_that_coordd_runs() {
         assert!(fixture.is_consumed(&message), "{version}");
         terminal.shows("the first answer");
 
-        let pid = || fixture.daemon.client().agent(&member).pid;
+        let pid = || fixture.daemon.client().agent(member).pid;
         let before = pid().expect("a process");
         Process::open(before).expect("it runs").kill9();
         until_within(CLI_LIMIT, "it is there again", || pid().filter(|it| *it != before));

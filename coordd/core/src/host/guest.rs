@@ -2,7 +2,7 @@
 //! made for that machine, and how their runs end is told there.
 
 use super::{Far, Told, Work, outgoing};
-use crate::agent::{Agent, Outcome, Runtime};
+use crate::agent::{Agent, Outcome, Runtime, Status};
 use crate::bridge::{self, Brought, Decision};
 use crate::effect::Event;
 use crate::mailbox::{self, Draft, Numbers};
@@ -70,7 +70,14 @@ pub(crate) fn bring(
                 return Decision::Refused("there is no such worker".to_owned());
             };
             let by = outside::shortened(&format!("{by} on {}", it.peer_name));
+            let owes = agent.owes_outcome() || agent.has_process();
             lifecycle::stop(durable, live, step, now, agent, &by, false);
+            // Whoever asks may have missed an end; it is told that there is nothing more to wait for.
+            if let Some(far) = far_lead(agent).filter(|_| !owes) {
+                let reason = super::NOTHING_TO_STOP.to_owned();
+                let killed = Outcome::silent(Status::Killed, None, reason);
+                tell_end(durable, step, now, agent, far, killed);
+            }
             Decision::Taken
         }
         Told::Ended { agent, outcome } => {
@@ -92,6 +99,10 @@ fn take(
     // The bridge, or this daemon, died before the other one was told.
     if durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
         return Decision::Taken;
+    }
+    // As for words: what becomes of each must be told.
+    if durable.outbox.statuses_len_to(&it.peer) >= limits::BRIDGE_STATUSES_OF_ONE_MAX {
+        return Decision::Later;
     }
     let Some(session) = open(durable, it) else { return Decision::Refused(NOT_OPEN.to_owned()) };
     if work.text.trim().is_empty() || work.text.len() > limits::BODY_LEN_MAX {

@@ -275,9 +275,12 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
         }
     };
     if host::is_hosted(agent) {
-        let is_asked = host::stop(call.durable, step, call.now, agent, &by);
-        let names = if is_asked { [agent.name.to_string()].to_vec() } else { Vec::new() };
-        return Ok(Said::Now(Answer::Stopped { agents: names, bounced: 0 }));
+        let answer = if host::stop(call.durable, step, call.now, agent, &by) {
+            Answer::StopAsked { agent: agent.name.to_string() }
+        } else {
+            Answer::Stopped { agents: Vec::new(), bounced: 0 }
+        };
+        return Ok(Said::Now(answer));
     }
     let (has_process, bounced) =
         lifecycle::stop(call.durable, live, step, call.now, agent, &by, false);

@@ -1,7 +1,7 @@
 //! What agent processes say about their messages and runs.
 
 use super::{Call, Said, Verdict};
-use crate::agent::Outcome;
+use crate::agent::{Agent, Outcome};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
@@ -9,7 +9,7 @@ use crate::id::MessageId;
 use crate::message::{Sender, State};
 use crate::outgoing;
 use crate::role::Role;
-use crate::{Effect, Live, Record, Step, lifecycle, outside};
+use crate::{Effect, Live, Record, Step, host, lifecycle, outside};
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
@@ -40,7 +40,7 @@ pub(super) fn acknowledge(
         for id in &own {
             let event = Event::MessageChanged { message: *id, state: State::Consumed };
             step.effect(Effect::Publish { session: agent.session.clone(), event });
-            tell_far(call, step, *id);
+            tell_far(call, step, agent, *id, run);
         }
         let at_ms = call.now.wall_ms;
         step.record(Record::MessagesConsumed {
@@ -55,13 +55,15 @@ pub(super) fn acknowledge(
 }
 
 /// Whoever wrote from another machine learns that it was read (M-11).
-fn tell_far(call: &Call<'_>, step: &mut Step, id: MessageId) {
+fn tell_far(call: &Call<'_>, step: &mut Step, agent: &Agent, id: MessageId, run: u32) {
     let Some(message) = call.durable.messages.get(&id) else { return };
     if let Sender::Outside(from) = &message.from
         && from.address.starts_with("bridge:")
     {
-        let session = Some(&message.session);
-        outside::tell(call.durable, step, call.now, session, from, outgoing::Verdict::Consumed, "");
+        let is_late = host::far_lead(agent).is_some() && run <= agent.runs;
+        let reason = if is_late { host::READ_BEFORE } else { "" };
+        let verdict = outgoing::Verdict::Consumed;
+        outside::give_back(call.durable, step, call.now, message, verdict, reason);
     }
 }
 

@@ -167,7 +167,8 @@ pub(super) fn invite(call: &Call<'_>, live: &mut Live, step: &mut Step, invite: 
             let (name, pid) = (agent.name.to_string(), process.pid);
             return Err(Denial::TerminalOpen { name, pid });
         }
-        if agent.life == Life::Down {
+        // One that is ending comes back.
+        if matches!(agent.life, Life::Down | Life::Stopping { .. }) {
             pty::want(live, step, &agent, arguments);
         }
     }

@@ -129,7 +129,7 @@ impl World {
             self.far.incarnation += 1;
             let (incarnation, token) =
                 (self.far.incarnation, format!("far-{}", self.far.incarnation));
-            self.turn(Input::BridgeStarting { incarnation, token: token.clone(), renumber: false });
+            self.turn(Input::BridgeStarting { incarnation, token: token.clone() });
             let agent = AgentId(crate::bridge::AGENT.into());
             self.far.peer = Some(self.connect_far(Credentials { agent, incarnation, token }));
             return true;

@@ -35,7 +35,7 @@ fn hello(stage: &mut Stage, token: &str) {
 
 fn connect(stage: &mut Stage) {
     let token = "ff".to_string();
-    stage.input(Input::BridgeStarting { incarnation: 1, token, renumber: false });
+    stage.input(Input::BridgeStarting { incarnation: 1, token });
     hello(stage, "ff");
     assert!(stage.step.effects.iter().any(|it| matches!(it, Effect::BeginBridge { .. })));
     let peer = PeerReport { fingerprint: FAR.into(), name: "desk".into(), ..PeerReport::default() };
@@ -114,7 +114,7 @@ fn bring(stage: &mut Stage, mut it: Brought) -> Decision {
 fn m7_a_bridge_is_let_in_by_its_secret_and_while_it_is_wanted() {
     let mut stage = Stage::with_session();
     let token = "ff".to_string();
-    stage.input(Input::BridgeStarting { incarnation: 1, token, renumber: false });
+    stage.input(Input::BridgeStarting { incarnation: 1, token });
     let refused = Effect::Close { peer: BRIDGE, denial: Denial::BadCredentials };
     hello(&mut stage, "ff");
     assert!(stage.step.effects.contains(&refused), "nobody wants a bridge");
@@ -165,7 +165,7 @@ fn m11_a_message_to_another_machine_stays_until_that_daemon_has_it() {
     assert!(stage.core.durable.bridge.unwrap().on);
     hello(&mut stage, "");
     let token = "ff".to_string();
-    stage.input(Input::BridgeStarting { incarnation: 1, token, renumber: false });
+    stage.input(Input::BridgeStarting { incarnation: 1, token });
     hello(&mut stage, "ff");
     assert_eq!(carried(&stage), [id]);
     assert_eq!(state(&stage, id), State::Accepted);
@@ -322,9 +322,16 @@ fn m11_no_more_is_taken_than_can_be_told_of() {
 fn m7_numbers_begin_anew_after_damage() {
     let mut stage = set_up();
     let before = stage.core.durable.bridge.unwrap().epoch;
-    let token = "ff".to_string();
-    stage.input(Input::BridgeStarting { incarnation: 1, token, renumber: true });
-    assert!(stage.core.durable.bridge.unwrap().epoch > before);
+    stage.input(Input::Damaged);
+    let after = stage.core.durable.bridge.unwrap();
+    assert!(after.on && after.epoch > before);
+    // Where there is no bridge yet, one that comes later begins anew all the same.
+    let mut stage = Stage::with_session();
+    stage.input(Input::Damaged);
+    let damaged = stage.core.durable.bridge.unwrap();
+    assert!(!damaged.on);
+    stage.user(Request::BridgeSet { on: true }).unwrap();
+    assert_eq!(stage.core.durable.bridge.unwrap().epoch, damaged.epoch);
 }
 
 #[test]

@@ -32,7 +32,7 @@ struct Two {
 
 fn meet(stage: &mut Stage, far: &str, name: &str, sessions: Vec<Remote>) {
     let token = "ff".to_string();
-    stage.input(Input::BridgeStarting { incarnation: 1, token: token.clone(), renumber: false });
+    stage.input(Input::BridgeStarting { incarnation: 1, token: token.clone() });
     let credentials = Credentials { agent: AgentId("bridge".into()), incarnation: 1, token };
     stage.input(Input::Connected { peer: BRIDGE, credentials: Some(credentials) });
     let peer = PeerReport {
@@ -263,7 +263,7 @@ fn c7_w6_a_stop_goes_there_and_the_end_comes_back() {
         let stop = Request::AgentStop { agent: "w".into() };
         for _ in 0..2 {
             let stopped = two.a.ask(two.lead, stop.clone()).unwrap();
-            assert_eq!(stopped, Answer::Stopped { agents: vec!["w".into()], bounced: 0 });
+            assert_eq!(stopped, Answer::StopAsked { agent: "w".into() });
         }
         assert_eq!(open(&two.a).len(), 1, "asked for once");
         two.carry();
@@ -341,6 +341,138 @@ fn c7_m8_who_is_not_the_other_end_changes_nothing() {
     let end = brought(&two.b, "cccccccccccccccc", &open(&two.b)[0]);
     assert_eq!(decide(&mut two.a, end), Decision::Taken);
     assert!(two.told().is_empty());
+}
+
+/// M-8: what was taken back holds for the workers that are there already.
+#[test]
+fn c7_m8_a_worker_there_hears_nothing_any_more_once_that_is_taken_back() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    let allow = Request::BridgeAllow {
+        session: "s".into(),
+        peer: "bee".into(),
+        inbound: true,
+        outbound: false,
+    };
+    two.a.user(allow).unwrap();
+    let denied = two.a.ask(two.lead, to("w", "more")).unwrap_err();
+    assert!(matches!(denied, Denial::NotBridged { .. }));
+    let prompt = Request::Prompt { session: "s".into(), agent: Some("w".into()), text: "x".into() };
+    assert!(matches!(two.a.user(prompt), Err(Denial::NotBridged { .. })));
+    // It can still be stopped.
+    two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
+    assert_eq!(open(&two.a).len(), 1);
+}
+
+/// D-6: a process that died after its run and before it could say what it had read says it late. That opens nothing here.
+#[test]
+fn c7_d6_what_is_acknowledged_after_the_end_opens_no_run() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    two.b.connect("w");
+    two.b.exit("w", Some((1, completed())));
+    two.carry();
+    assert_eq!(two.told().len(), 1);
+    let peer = two.b.connect("w");
+    let messages = two.b.agent("w").mailbox.iter().copied().collect();
+    two.b.ask(peer, Request::Acknowledge { messages, run: 1 }).unwrap();
+    two.carry();
+    let it = two.a.agent("w");
+    assert!(!it.run_is_open() && !it.is_active() && it.mailbox.is_empty());
+    assert_eq!(two.told().len(), 1);
+}
+
+/// N-4: what waited for a machine and expires at once is one end, and a stop that nobody took leaves nothing open.
+#[test]
+fn c7_n4_all_that_waited_expires_as_one_end() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
+    two.a.wall_ms += 10 * 24 * 60 * 60 * 1_000;
+    two.a.mono_ms += 10 * 24 * 60 * 60 * 1_000;
+    two.a.input(Input::Tick);
+    // A clock that has jumped is not believed at first.
+    two.a.wall_ms += 60 * 60 * 1_000;
+    two.a.mono_ms += 60 * 60 * 1_000;
+    two.a.input(Input::Tick);
+    assert!(open(&two.a).is_empty());
+    assert_eq!((two.told().len(), two.a.agent("w").runs), (1, 1));
+    assert!(!two.a.agent("w").is_active());
+}
+
+/// W-6: a stop counts for what was said before it.
+#[test]
+fn c7_w6_a_worker_that_was_spoken_to_after_a_stop_is_stopped_again() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    two.begin("w");
+    let stop = Request::AgentStop { agent: "w".into() };
+    two.a.ask(two.lead, stop.clone()).unwrap();
+    two.a.ask(two.lead, to("w", "no, go on")).unwrap();
+    two.a.ask(two.lead, stop.clone()).unwrap();
+    two.a.ask(two.lead, stop).unwrap();
+    let kinds: Vec<_> =
+        open(&two.a).iter().map(|it| matches!(it.kind, Kind::Stop { .. })).collect();
+    assert_eq!(kinds, [true, false, true]);
+}
+
+/// A stop that the machine refuses, since it knows no such worker, leaves nothing open here.
+#[test]
+fn c7_w6_a_stop_of_who_is_gone_there_gives_its_mail_back() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    two.begin("w");
+    two.a.ask(two.lead, to("w", "more")).unwrap();
+    two.carry();
+    two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
+    let id = open(&two.a)[0].id;
+    let fate = Fate::Refused("there is no such worker".into());
+    two.a.ask(BRIDGE, Request::BridgeTold { id, fate }).unwrap();
+    let it = two.a.agent("w");
+    assert!(!it.is_active() && it.mailbox.is_empty());
+    assert_eq!(two.told().len(), 1);
+}
+
+/// Whoever asks to stop what has nothing to do is told so, and nobody is notified.
+#[test]
+fn c7_w6_a_stop_of_who_has_nothing_to_do_is_no_news() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    let peer = two.begin("w");
+    two.b.ask(peer, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
+    two.b.exit("w", None);
+    // The stop and the end pass each other.
+    two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
+    two.carry();
+    assert_eq!(two.told(), [(Status::Completed, "all done".to_string())]);
+    assert!(open(&two.a).is_empty() && open(&two.b).is_empty());
+}
+
+/// A daemon that tells of ends which nobody asked for fills no mailbox.
+#[test]
+fn c7_ends_that_nobody_asked_for_are_bounded() {
+    let mut two = Two::new();
+    two.spawn("w").unwrap();
+    two.carry();
+    let peer = two.begin("w");
+    two.b.ask(peer, Request::RunEnded { run: 1, outcome: completed() }).unwrap();
+    let end = open(&two.b).into_iter().find(|it| matches!(it.kind, Kind::Ended { .. })).unwrap();
+    let mut end = brought(&two.b, B, &end);
+    let mut taken = 0;
+    for at in 0..crate::limits::MAILBOX_LEN_MAX + 50 {
+        end.message = format!("again-{at}");
+        match decide(&mut two.a, end.clone()) {
+            Decision::Taken => taken += 1,
+            Decision::Later => break,
+            Decision::Refused(why) => panic!("{why}"),
+        }
+    }
+    assert!(taken <= crate::limits::MAILBOX_LEN_MAX, "without bound");
 }
 
 /// The user there is master there: a stopped session refuses, and its runs are told as stopped.

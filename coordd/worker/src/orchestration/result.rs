@@ -34,6 +34,12 @@ pub(crate) fn output(verb: Verb, answer: Result<Response, CallError>) -> ToolOut
     if let Response::Stopped { agents, bounced } = &response {
         return ToolOutput::ok(stopped(agents, *bounced));
     }
+    if let Response::StopAsked { agent } = &response {
+        return ToolOutput::ok(format!(
+            "The machine that {agent} runs on was asked to stop it, and does so when it is there. A task-notification with status \
+             killed follows if a run was open. It can be continued with SendMessage."
+        ));
+    }
     if let Response::Team { team } = &response {
         return ToolOutput::ok(format!(
             "Team created.\nteam_name: {}\nfile: {}",

@@ -44,6 +44,8 @@ const GRACE_MS: u64 = 400;
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
 /// Between two tries to tell it.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Between two looks whether a program that has closed its terminal has opened it again.
+const OPEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// What a shell says of a program that cannot be started.
 const CANNOT_START: u8 = 127;
 
@@ -150,6 +152,7 @@ impl Terminal {
     /// Carries what is to be carried until the program has ended, with its status; none when it is to be ended.
     async fn serve(&mut self, link: &Link, orders: &Rc<Orders>) -> Option<u8> {
         let mut buffer = vec![0; READ_LEN];
+        let mut is_open = true;
         loop {
             let due = self.whole.into_iter().chain(self.picture).min();
             tokio::select! {
@@ -167,15 +170,12 @@ impl Terminal {
                 written = self.pty.write(&self.typed), if !self.typed.is_empty() => {
                     self.typed.drain(..written.min(self.typed.len()));
                 }
-                read = self.pty.read(&mut buffer) => {
-                    let Some(len) = read else {
-                        // It has closed its terminal; how it ended comes by the other way.
-                        let status = self.program.wait().await;
-                        self.show(link, Instant::now());
-                        return Some(status);
-                    };
-                    self.took(buffer.get(..len).unwrap_or_default());
-                }
+                read = self.pty.read(&mut buffer), if is_open => match read {
+                    Some(len) => self.took(buffer.get(..len).unwrap_or_default()),
+                    // Nobody has the terminal open: the program ends, or opens it again.
+                    None => is_open = false,
+                },
+                () = sleep(OPEN_AGAIN_AFTER), if !is_open => is_open = true,
             }
         }
     }
