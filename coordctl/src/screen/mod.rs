@@ -217,34 +217,25 @@ impl Attached {
             // Of a connection that is no longer ours.
             Input::Event { .. } | Input::Lost { .. } => {}
             Input::Typed(bytes) => return Ok(self.typed(&bytes)),
-            // Without a keyboard there is nobody to leave.
-            Input::Hangup => return Ok(Some(Left::Detached)),
-            Input::Signal(Signal::SIGWINCH) => self.resized(),
-            Input::Signal(Signal::SIGCONT) => {
-                Raw::again();
-                self.canvas.forget();
-            }
-            Input::Signal(signal) => return Ok(Some(Left::Signal(signal))),
+            Input::Hangup | Input::Signal(_) => return Ok(self.noticed(&input)),
         }
         Ok(None)
     }
 
     /// What counts also while there is no coordd.
-    fn while_away(&mut self, input: &Input) -> Option<Left> {
+    fn noticed(&mut self, input: &Input) -> Option<Left> {
         match input {
-            Input::Event { .. } | Input::Lost { .. } | Input::Typed(_) => None,
-            Input::Hangup => Some(Left::Detached),
-            Input::Signal(Signal::SIGWINCH) => {
-                self.resized();
-                None
-            }
+            Input::Event { .. } | Input::Lost { .. } | Input::Typed(_) => {}
+            // Without a keyboard there is nobody to leave.
+            Input::Hangup => return Some(Left::Detached),
+            Input::Signal(Signal::SIGWINCH) => self.resized(),
             Input::Signal(Signal::SIGCONT) => {
                 Raw::again();
                 self.canvas.forget();
-                None
             }
-            Input::Signal(signal) => Some(Left::Signal(*signal)),
+            Input::Signal(signal) => return Some(Left::Signal(*signal)),
         }
+        None
     }
 
     fn happened(&mut self, context: &mut Context, event: Event) -> Result<Option<Left>, Failure> {
@@ -370,7 +361,7 @@ impl Attached {
                 // What is typed meanwhile goes nowhere.
                 Some(Input::Typed(_)) | None => {}
                 Some(other) => {
-                    if let Some(left) = self.while_away(&other) {
+                    if let Some(left) = self.noticed(&other) {
                         return Ok(Some(left));
                     }
                 }

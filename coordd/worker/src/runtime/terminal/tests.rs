@@ -381,3 +381,20 @@ const OUTPUT: [&str; 20] = [
     "\x1b[5P",
     "\x1b]0;title\x07\x1b[?1006h\x08\x08\t",
 ];
+
+/// K4: whoever has a picture of before nobody looked is told by the numbers that it follows no more.
+#[test]
+fn k4_a_picture_of_before_nobody_looked_is_no_longer_followed() {
+    let mut screen = Screen::new(SIZE_FIRST);
+    screen.take(b"one");
+    let mut old = Assembly::default();
+    for frame in screen.whole() {
+        old.take(frame);
+    }
+    screen.skip();
+    screen.take(b"two");
+    // The whole one is for somebody else.
+    let changes = screen.whole().into_iter().filter(|it| !it.whole);
+    let came: Vec<_> = changes.map(|it| old.take(it)).collect();
+    assert!(came.iter().any(|it| matches!(it, Came::Missed)), "{came:?}");
+}
