@@ -1,10 +1,13 @@
 //! The connection to coordd: hello, then orders in, calls out. JSON Lines, which programs of any build understand.
 //!
 //! Nothing is kept over the loss of a connection: coordd hands over again what is open, and what was brought is brought
-//! again.
+//! again. So what the engine says while there is none is dropped, and the engine never waits for a coordd that is away.
+
+mod report;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use proto::bridge::{self as wire, Order};
@@ -20,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::body::{self, Says};
-use crate::home::{Decision, FromHome, Report, ToHome};
+use crate::home::{Decision, FromHome, ToHome};
 use crate::keys::Fingerprint;
 use crate::outbox::Fate;
 
@@ -57,7 +60,10 @@ impl Link {
     /// Connects again and again, until coordd refuses or the engine is gone.
     pub(crate) async fn run(mut self) -> Result<(), LinkError> {
         loop {
-            let ended = match timeout(HELLO_MAX, self.connect()).await {
+            let meeting = timeout(HELLO_MAX, connect(&self.socket, &self.credentials));
+            let Some(met) = unheard(&mut self.from_engine, meeting).await else { return Ok(()) };
+            let is_met = matches!(met, Ok(Ok(_)));
+            let ended = match met {
                 Ok(Ok((stream, decoder))) => self.carry(stream, decoder).await,
                 Ok(Err(ended)) => ended,
                 Err(_) => Ended::Lost("coordd does not answer".to_owned()),
@@ -67,42 +73,16 @@ impl Link {
                 Ended::EngineGone => return Ok(()),
                 Ended::Lost(why) => tracing::info!(why, "coordd is away"),
             }
-            if self.to_engine.send(FromHome::Away).await.is_err() {
-                return Ok(());
-            }
-            sleep(AGAIN).await;
-        }
-    }
-
-    async fn connect(&self) -> Result<(UnixStream, LineDecoder), Ended> {
-        let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
-        let mut stream = UnixStream::connect(&self.socket).await.map_err(|it| lost(&it))?;
-        let owner = stream.peer_cred().map_err(|it| lost(&it))?.uid();
-        if owner != rustix::process::geteuid().as_raw() {
-            return Err(Ended::Lost("the socket is served by another user".to_owned()));
-        }
-        let hello = ToDaemon::Hello(Hello {
-            protocol: PROTOCOL,
-            program: concat!("coordd-bridge ", env!("CARGO_PKG_VERSION")).to_owned(),
-            agent: Some(self.credentials.clone()),
-        });
-        let bytes = line::encode(&hello).map_err(|it| lost(&it))?;
-        stream.write_all(&bytes).await.map_err(|it| lost(&it))?;
-        let mut decoder = LineDecoder::default();
-        let mut chunk = vec![0; READ_LEN];
-        loop {
-            match next(&mut decoder).map_err(Ended::Lost)? {
-                Some(FromDaemon::Welcome(_)) => return Ok((stream, decoder)),
-                Some(FromDaemon::Closing(body)) if body.code == ErrorCode::BadCredentials => {
-                    return Err(Ended::Refused);
+            if is_met {
+                // Once for each loss: there may be many attempts before the next meeting.
+                let away = self.to_engine.send(FromHome::Away);
+                match unheard(&mut self.from_engine, away).await {
+                    Some(Ok(())) => {}
+                    Some(Err(_)) | None => return Ok(()),
                 }
-                Some(_) => return Err(Ended::Lost("coordd did not answer the hello".to_owned())),
-                None => {}
             }
-            match stream.read(&mut chunk).await {
-                Ok(0) => return Err(Ended::Lost("coordd closed the connection".to_owned())),
-                Ok(len) => decoder.feed(chunk.get(..len).unwrap_or_default()),
-                Err(error) => return Err(lost(&error)),
+            if unheard(&mut self.from_engine, sleep(AGAIN)).await.is_none() {
+                return Ok(());
             }
         }
     }
@@ -148,18 +128,28 @@ impl Link {
             loop {
                 let Some(next) = from_engine.recv().await else { return Ended::EngineGone };
                 last += 1;
-                if let ToHome::Bring { ticket, .. } = &next
-                    && asked.send((last, *ticket)).await.is_err()
+                let ticket = match &next {
+                    ToHome::Bring { ticket, .. } => Some(*ticket),
+                    ToHome::Told { .. } | ToHome::Report(_) => None,
+                };
+                let call = ToDaemon::Call(Call { id: last, key: None, request: request(next) });
+                let bytes = match line::encode(&call) {
+                    Ok(bytes) => bytes,
+                    Err(error) => {
+                        tracing::warn!(%error, "a call that coordd would not read is left out");
+                        if let Some(ended) = ticket.and_then(|it| too_long(it, to_engine)) {
+                            return ended;
+                        }
+                        continue;
+                    }
+                };
+                if let Some(ticket) = ticket
+                    && asked.send((last, ticket)).await.is_err()
                 {
                     return Ended::EngineGone;
                 }
-                let call = ToDaemon::Call(Call { id: last, key: None, request: request(next) });
-                let written = match line::encode(&call) {
-                    Ok(bytes) => writer.write_all(&bytes).await.map_err(|it| it.to_string()),
-                    Err(error) => Err(error.to_string()),
-                };
-                if let Err(why) = written {
-                    return Ended::Lost(why);
+                if let Err(error) = writer.write_all(&bytes).await {
+                    return Ended::Lost(error.to_string());
                 }
             }
         };
@@ -170,9 +160,67 @@ impl Link {
     }
 }
 
+/// Does something without a connection, while what the engine says is dropped: coordd is told anew at the next meeting. None
+/// when the engine is gone.
+async fn unheard<T>(
+    from_engine: &mut mpsc::Receiver<ToHome>,
+    what: impl Future<Output = T>,
+) -> Option<T> {
+    let mut what = pin!(what);
+    loop {
+        tokio::select! {
+            done = &mut what => return Some(done),
+            said = from_engine.recv() => drop(said?),
+        }
+    }
+}
+
+async fn connect(
+    socket: &Path,
+    credentials: &Credentials,
+) -> Result<(UnixStream, LineDecoder), Ended> {
+    let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
+    let mut stream = UnixStream::connect(socket).await.map_err(|it| lost(&it))?;
+    let owner = stream.peer_cred().map_err(|it| lost(&it))?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        return Err(Ended::Lost("the socket is served by another user".to_owned()));
+    }
+    let hello = ToDaemon::Hello(Hello {
+        protocol: PROTOCOL,
+        program: concat!("coordd-bridge ", env!("CARGO_PKG_VERSION")).to_owned(),
+        agent: Some(credentials.clone()),
+    });
+    let bytes = line::encode(&hello).map_err(|it| lost(&it))?;
+    stream.write_all(&bytes).await.map_err(|it| lost(&it))?;
+    let mut decoder = LineDecoder::default();
+    let mut chunk = vec![0; READ_LEN];
+    loop {
+        match next(&mut decoder).map_err(Ended::Lost)? {
+            Some(FromDaemon::Welcome(_)) => return Ok((stream, decoder)),
+            Some(FromDaemon::Closing(body)) if body.code == ErrorCode::BadCredentials => {
+                return Err(Ended::Refused);
+            }
+            Some(_) => return Err(Ended::Lost("coordd did not answer the hello".to_owned())),
+            None => {}
+        }
+        match stream.read(&mut chunk).await {
+            Ok(0) => return Err(Ended::Lost("coordd closed the connection".to_owned())),
+            Ok(len) => decoder.feed(chunk.get(..len).unwrap_or_default()),
+            Err(error) => return Err(lost(&error)),
+        }
+    }
+}
+
 fn next(decoder: &mut LineDecoder) -> Result<Option<FromDaemon>, String> {
     let line = decoder.next_line().map_err(|it| it.to_string())?;
     line.map(|it| line::decode(&it)).transpose().map_err(|it| it.to_string())
+}
+
+/// A row that no call can carry will not be taken, however often it comes. Does not wait: the engine may wait for this side.
+fn too_long(ticket: u64, to_engine: &mpsc::Sender<FromHome>) -> Option<Ended> {
+    let decision = Decision::Refused("it is longer than what coordd takes".to_owned());
+    let said = to_engine.try_send(FromHome::Decided { ticket, decision });
+    said.is_err().then(|| Ended::Lost("the engine has no room for a decision".to_owned()))
 }
 
 /// What a message says to the engine, if it says something.
@@ -288,45 +336,109 @@ fn request(it: ToHome) -> Request {
         ToHome::Bring { ticket: _, from, peer, row } => {
             Request::BridgeBring { peer: from.to_string(), name: peer, row: inward(row) }
         }
-        ToHome::Report(report) => Request::BridgeReport { report: view(report) },
+        ToHome::Report(it) => Request::BridgeReport { report: report::view(it) },
     }
 }
 
-fn letter(it: crate::refused::Letter) -> wire::LetterView {
-    let crate::refused::Letter { at_ms, from, message, reason } = it;
-    wire::LetterView { is_ours: false, at_ms, address: from, message, reason }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn view(it: Report) -> wire::BridgeView {
-    let peers = it.peers.into_iter().map(|it| wire::BridgePeerView {
-        fingerprint: it.fingerprint,
-        name: it.name,
-        machine: it.machine,
-        heard_ms: it.heard_ms,
-        rows: it.rows,
-        sessions: it
-            .sessions
-            .into_iter()
-            .map(|it| wire::RemoteView {
-                session: it.session,
-                name: it.name,
-                cwd: it.cwd,
-                state: it.state,
-                hosts: it.hosts,
-            })
-            .collect(),
-    });
-    wire::BridgeView {
-        on: true,
-        running: true,
-        own: it.own,
-        server: it.server,
-        connected: it.connected,
-        trouble: it.trouble,
-        replicas: it.replicas,
-        rows: it.rows,
-        peers: peers.collect(),
-        refused: it.refused,
-        letters: it.letters.into_iter().map(letter).collect(),
+    fn link(socket: PathBuf) -> (Link, mpsc::Sender<ToHome>, mpsc::Receiver<FromHome>) {
+        let (to_engine, from_home) = mpsc::channel(1);
+        let (to_home, from_engine) = mpsc::channel(1);
+        let credentials = Credentials {
+            agent: proto::bridge::AGENT.to_owned(),
+            incarnation: 1,
+            token: "t".into(),
+            pid: 1,
+        };
+        (Link { socket, credentials, to_engine, from_engine }, to_home, from_home)
+    }
+
+    fn told(id: u64) -> ToHome {
+        ToHome::Told { id, fate: Fate::Taken }
+    }
+
+    #[tokio::test]
+    async fn rel72_an_engine_does_not_wait_for_a_coordd_that_is_away_and_hears_of_each_loss_once() {
+        let base = tempfile::tempdir().unwrap();
+        let socket = base.path().join("socket");
+        let (link, to_home, mut from_home) = link(socket.clone());
+        let all = async {
+            // Far more than there is room for, over more than one attempt, and nobody reads what the link says.
+            for id in 0..100 {
+                to_home.send(told(id)).await.unwrap();
+            }
+            sleep(AGAIN * 3).await;
+            to_home.send(told(100)).await.unwrap();
+            assert!(from_home.try_recv().is_err(), "nothing was lost, and it was said");
+            let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut chunk = vec![0; READ_LEN];
+                assert!(stream.read(&mut chunk).await.unwrap() > 0, "no hello");
+                let welcome = FromDaemon::Welcome(proto::hello::Welcome {
+                    protocol: PROTOCOL,
+                    version: String::new(),
+                    pid: 1,
+                    boot: String::new(),
+                });
+                stream.write_all(&line::encode(&welcome).unwrap()).await.unwrap();
+                // What is said before the link has read the welcome is dropped.
+                let telling = async {
+                    loop {
+                        to_home.send(told(1)).await.unwrap();
+                    }
+                };
+                tokio::select! {
+                    read = stream.read(&mut chunk) => assert!(read.unwrap() > 0, "no call"),
+                    () = telling => {}
+                }
+                drop(stream);
+                for id in 0..100 {
+                    to_home.send(told(id)).await.unwrap();
+                }
+                assert!(matches!(from_home.recv().await, Some(FromHome::Away)));
+                assert!(from_home.try_recv().is_err(), "said twice");
+            }
+        };
+        tokio::select! {
+            ended = link.run() => panic!("{ended:?}"),
+            done = timeout(Duration::from_secs(30), all) => done.unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn m7_a_row_that_no_call_can_carry_is_refused_and_the_connection_stays() {
+        let base = tempfile::tempdir().unwrap();
+        let socket = base.path().join("socket");
+        let (mut link, to_home, mut from_home) = link(socket);
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let row = body::Row {
+            to: "s1".into(),
+            from: "s2".into(),
+            name: String::new(),
+            bypasses: false,
+            message: "m".into(),
+            says: Says::Words { text: "x".repeat(2 << 20), summary: String::new() },
+        };
+        let from = Fingerprint::parse("aaaaaaaaaaaaaaaa").unwrap();
+        let all = async {
+            to_home.send(ToHome::Bring { ticket: 7, from, peer: "p".into(), row }).await.unwrap();
+            let said = from_home.recv().await.unwrap();
+            let decision = Decision::Refused("it is longer than what coordd takes".into());
+            assert!(
+                matches!(&said, FromHome::Decided { ticket: 7, decision: it } if *it == decision),
+                "{said:?}"
+            );
+            to_home.send(told(1)).await.unwrap();
+            let mut chunk = vec![0; READ_LEN];
+            assert!(there.read(&mut chunk).await.unwrap() > 0, "no call");
+        };
+        tokio::select! {
+            _ = link.carry(here, LineDecoder::default()) => panic!("the connection ended"),
+            done = timeout(Duration::from_secs(30), all) => done.unwrap(),
+        }
     }
 }

@@ -1,0 +1,162 @@
+//! How things stand, as one call to coordd: cut to what a line can hold. It is for people and for the directory of sessions;
+//! nothing is promised by it, and no message depends on it.
+
+use std::collections::BTreeMap;
+
+use proto::bridge as wire;
+use serde::Serialize;
+
+use crate::body::Told;
+use crate::home::Report;
+use crate::refused::Letter;
+
+/// What machines' names, letters and sessions may come to together as JSON: half of the longest line. The other half is more
+/// than the rest needs, which is this user's own words and numbers: 1,024 peers with a name of 64 bytes each.
+const WORDS_LEN_MAX: usize = 512 * 1024;
+
+/// How many bytes are left.
+struct Room(usize);
+
+impl Room {
+    /// Whether a thing still has room, which it then takes.
+    fn take(&mut self, it: &impl Serialize) -> bool {
+        // One more for the comma.
+        let len = serde_json::to_vec(it).map_or(usize::MAX, |it| it.len().saturating_add(1));
+        let left = self.0.checked_sub(len);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+fn letter(it: Letter) -> wire::LetterView {
+    let Letter { at_ms, from, message, reason } = it;
+    wire::LetterView { is_ours: false, at_ms, address: from, message, reason }
+}
+
+fn session(it: Told) -> wire::RemoteView {
+    let Told { session, name, cwd, state, hosts } = it;
+    wire::RemoteView { session, name, cwd, state, hosts }
+}
+
+/// As coordd reads it. What has no room is left out: the oldest letters, and of each peer's sessions the last ones, so that one
+/// peer with many takes no room from those with few.
+pub(super) fn view(it: Report) -> wire::BridgeView {
+    let mut room = Room(WORDS_LEN_MAX);
+    let mut letters: Vec<_> =
+        it.letters.into_iter().rev().map(letter).take_while(|it| room.take(it)).collect();
+    letters.reverse();
+    let (mut peers, mut all_sessions) = (Vec::new(), Vec::new());
+    for it in it.peers {
+        let has_room = room.take(&it.machine);
+        peers.push(wire::BridgePeerView {
+            fingerprint: it.fingerprint,
+            name: it.name,
+            machine: if has_room { it.machine } else { String::new() },
+            heard_ms: it.heard_ms,
+            rows: it.rows,
+            sessions: Vec::new(),
+        });
+        all_sessions.push(it.sessions);
+    }
+    for (peer, sessions) in peers.iter_mut().zip(in_turn(all_sessions, &mut room)) {
+        peer.sessions = sessions;
+    }
+    wire::BridgeView {
+        on: true,
+        running: true,
+        own: it.own,
+        server: it.server,
+        connected: it.connected,
+        trouble: it.trouble,
+        replicas: it.replicas,
+        rows: it.rows,
+        peers,
+        refused: it.refused,
+        letters,
+    }
+}
+
+/// Each peer's first session, then each one's second, until there is no room.
+fn in_turn(all: Vec<Vec<Told>>, room: &mut Room) -> Vec<Vec<wire::RemoteView>> {
+    let mut kept: Vec<Vec<_>> = all.iter().map(|_| Vec::new()).collect();
+    let mut left: BTreeMap<usize, _> =
+        all.into_iter().map(|it| it.into_iter().map(session)).enumerate().collect();
+    while !left.is_empty() {
+        // Who has no more, or whose next one has no room, is done.
+        left.retain(|at, sessions| {
+            let next = sessions.next().filter(|it| room.take(it));
+            let Some((next, kept)) = next.zip(kept.get_mut(*at)) else { return false };
+            kept.push(next);
+            true
+        });
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::PeerReport;
+    use crate::limits::{FIELD_LEN_MAX, PEERS_MAX, SESSIONS_TOLD_MAX};
+
+    fn told(len: usize) -> Told {
+        let long = "\u{1}".repeat(len);
+        Told {
+            session: long.clone(),
+            name: long.clone(),
+            cwd: long.clone(),
+            state: long,
+            hosts: true,
+        }
+    }
+
+    fn peer(at: usize, sessions: Vec<Told>) -> PeerReport {
+        PeerReport {
+            fingerprint: format!("{at:016}"),
+            name: "n".repeat(64),
+            machine: "\u{1}".repeat(FIELD_LEN_MAX),
+            sessions,
+            ..PeerReport::default()
+        }
+    }
+
+    fn line_len(report: Report) -> usize {
+        let request = proto::request::Request::BridgeReport { report: view(report) };
+        let call = proto::ToDaemon::Call(proto::Call { id: u64::MAX, key: None, request });
+        proto::line::encode(&call).unwrap().len()
+    }
+
+    #[test]
+    fn m7_the_longest_report_fits_in_a_line() {
+        let long = "\u{1}".repeat(FIELD_LEN_MAX);
+        let letter = Letter { at_ms: 1, from: long.clone(), message: long.clone(), reason: long };
+        let peers = (0..PEERS_MAX).map(|it| peer(it, vec![told(FIELD_LEN_MAX); 2])).collect();
+        let report = Report { peers, letters: vec![letter; 64], ..Report::default() };
+        assert!(line_len(report) > WORDS_LEN_MAX, "room was left unused");
+    }
+
+    #[test]
+    fn l1_a_peer_with_many_sessions_leaves_room_for_those_with_few() {
+        let many = vec![told(FIELD_LEN_MAX); SESSIONS_TOLD_MAX];
+        let peers = vec![peer(0, many.clone()), peer(1, many), peer(2, vec![told(1)])];
+        let seen: Vec<_> = view(Report { peers, ..Report::default() })
+            .peers
+            .iter()
+            .map(|it| it.sessions.len())
+            .collect();
+        assert_eq!(seen.get(2), Some(&1));
+        assert!(seen.iter().take(2).all(|it| (10..SESSIONS_TOLD_MAX).contains(it)), "{seen:?}");
+    }
+
+    #[test]
+    fn m7_a_report_of_usual_size_is_told_whole() {
+        let peers = vec![peer(0, vec![told(8); 20]), peer(1, vec![]), peer(2, vec![told(9); 3])];
+        let letters = (0..5).map(|at_ms| Letter { at_ms, ..Letter::default() }).collect();
+        let seen = view(Report { peers, letters, ..Report::default() });
+        let sessions: Vec<_> = seen.peers.iter().map(|it| it.sessions.len()).collect();
+        assert_eq!(sessions, [20, 0, 3]);
+        assert!(seen.peers.iter().all(|it| !it.machine.is_empty()));
+        let at: Vec<_> = seen.letters.iter().map(|it| it.at_ms).collect();
+        assert_eq!(at, [0, 1, 2, 3, 4]);
+    }
+}
