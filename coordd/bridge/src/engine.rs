@@ -90,12 +90,20 @@ pub(crate) struct Engine {
     brought: Option<(u64, Undecided)>,
     last_ticket: u64,
     unwritten: BTreeSet<Fingerprint>,
+    /// Why the disk could not be written, until it can: so long nothing is taken from others, since all that is owed for it
+    /// would have to be kept.
+    stuck: Option<String>,
+    /// Peers of whom it is not known what they sent, and why.
+    damaged: BTreeMap<Fingerprint, String>,
     receipts: BTreeMap<Fingerprint, Vec<Receipt>>,
     acks: Vec<Ack>,
 
     refused: Refused,
     presence_ms: u64,
     last_presence_ms: u64,
+    /// Who is to be told that this daemon is there, and who was told last.
+    untold: BTreeSet<Fingerprint>,
+    told_last: Option<Fingerprint>,
     report_ms: u64,
     trusted_ms: u64,
 }
@@ -135,11 +143,15 @@ impl Engine {
             brought: None,
             last_ticket: 0,
             unwritten: BTreeSet::new(),
+            stuck: None,
+            damaged: BTreeMap::new(),
             receipts: BTreeMap::new(),
             acks: Vec::new(),
             refused,
             presence_ms: 0,
             last_presence_ms: 0,
+            untold: BTreeSet::new(),
+            told_last: None,
             report_ms: 0,
             trusted_ms: 0,
         }
@@ -150,7 +162,7 @@ impl Engine {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let has_room = self.undecided.len() < UNDECIDED_MAX;
+            let has_room = self.undecided.len() < UNDECIDED_MAX && self.stuck.is_none();
             tokio::select! {
                 next = from_home.recv() => match next {
                     Some(next) => self.told(next).await,
@@ -281,6 +293,7 @@ impl Engine {
                 self.trusted = trusted;
                 (self.announce_due, self.report_ms) = (true, 0);
                 let trusted = &self.trusted;
+                self.damaged.retain(|it, _| trusted.get(it).is_some());
                 for id in self.outbox.retain(|it| trusted.get(it).is_some()) {
                     self.tell(id, Fate::Refused(NOT_TRUSTED.to_owned())).await;
                 }
@@ -303,8 +316,9 @@ impl Engine {
         if now_ms >= self.presence_ms || self.announce_due {
             self.presence_ms = now_ms + PRESENCE_MS;
             self.announce_due = false;
-            self.say_presence();
+            self.untold = self.trusted.iter().map(|(key, _)| key.clone()).collect();
         }
+        self.say_presence();
         let changed = self.wire.standing.has_changed().unwrap_or(false);
         if now_ms >= self.report_ms || changed {
             self.report_ms = now_ms + REPORT_MS;

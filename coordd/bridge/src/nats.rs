@@ -69,7 +69,7 @@ pub(crate) async fn carry(
     };
     jetstream.set_timeout(ANSWER_MAX);
     tokio::select! {
-        () = publish(&client, &jetstream, send, &outcomes) => {}
+        () = publish(&client, &jetstream, send, &outcomes, &standing) => {}
         () = fetch(&client, &jetstream, own, &arrivals, &standing) => {}
         () = arriving::listen(&client, own, &arrivals) => {}
     }
@@ -80,75 +80,122 @@ pub(crate) async fn carry(
     Ok(())
 }
 
+/// Something that the server has to confirm. What becomes of receipts is told to nobody.
+struct Begun {
+    row: Option<Sent>,
+    answer: PublishAckFuture,
+}
+
 /// Sends in order, and tells what was stored.
 async fn publish(
     client: &Client,
     jetstream: &jetstream::Context,
     mut send: tokio::sync::mpsc::Receiver<ToSend>,
     outcomes: &tokio::sync::mpsc::Sender<Sent>,
+    standing: &watch::Sender<Standing>,
 ) {
     let mut unconfirmed = FuturesUnordered::new();
     loop {
         let room = unconfirmed.len() < UNCONFIRMED_MAX;
         tokio::select! {
             Some(it) = unconfirmed.next(), if !unconfirmed.is_empty() => {
-                if outcomes.send(it).await.is_err() {
+                if let Some(it) = it && outcomes.send(it).await.is_err() {
                     return;
                 }
             }
             next = send.recv(), if room => {
                 let Some(next) = next else { return };
-                if let Some(row) = begin(client, jetstream, next, outcomes).await {
-                    unconfirmed.push(confirmed(row));
+                match begin(client, jetstream, next, standing).await {
+                    Ok(Some(begun)) => unconfirmed.push(confirmed(begun, client, standing)),
+                    Ok(None) => {}
+                    Err(row) => if outcomes.send(row).await.is_err() {
+                        return;
+                    }
                 }
             }
         }
     }
 }
 
-async fn confirmed((mut it, answer): (Sent, PublishAckFuture)) -> Sent {
+async fn confirmed(
+    begun: Begun,
+    client: &Client,
+    standing: &watch::Sender<Standing>,
+) -> Option<Sent> {
+    let Begun { mut row, answer } = begun;
     match answer.await {
         // A copy that it knew is one that it stored.
-        Ok(_) => it.is_stored = true,
-        Err(error) => tracing::debug!(%error, id = it.id, "a row was not stored"),
+        Ok(_) => {
+            note(standing, None);
+            if let Some(row) = &mut row {
+                row.is_stored = true;
+            }
+        }
+        Err(error) => {
+            // Without a connection there is no answer, which is said as what it is.
+            if client.connection_state() == State::Connected {
+                note(standing, Some(&error));
+            }
+        }
     }
-    it
+    row
 }
 
-/// Sends one. While there is no connection nothing is: the client would keep all of it in memory.
+/// Sends one; a row that was not sent is given back. While there is no connection nothing is: the client would keep all of it
+/// in memory.
 async fn begin(
     client: &Client,
     jetstream: &jetstream::Context,
     next: ToSend,
-    outcomes: &tokio::sync::mpsc::Sender<Sent>,
-) -> Option<(Sent, PublishAckFuture)> {
+    standing: &watch::Sender<Standing>,
+) -> Result<Option<Begun>, Sent> {
     let is_there = client.connection_state() == State::Connected;
-    match next {
+    let (row, begun) = match next {
         ToSend::Row { subject, copy_id, bytes, to, id, copy } => {
-            let it = Sent { to, id, copy, is_stored: false };
+            let row = Sent { to, id, copy, is_stored: false };
+            if !is_there {
+                return Err(row);
+            }
             let mut headers = async_nats::HeaderMap::new();
             headers.insert("Nats-Msg-Id", copy_id.as_str());
-            if is_there
-                && let Ok(answer) =
-                    jetstream.publish_with_headers(subject, headers, bytes.into()).await
-            {
-                return Some((it, answer));
-            }
-            // It fails only when the engine is gone.
-            drop(outcomes.send(it).await);
+            (Some(row), jetstream.publish_with_headers(subject, headers, bytes.into()).await)
         }
-        ToSend::Stored { subject, bytes } => {
-            if is_there && let Err(error) = jetstream.publish(subject, bytes.into()).await {
-                tracing::debug!(%error, "receipts were not sent");
-            }
+        ToSend::Stored { subject, bytes } if is_there => {
+            (None, jetstream.publish(subject, bytes.into()).await)
         }
-        ToSend::Now { subject, bytes } => {
-            if is_there && let Err(error) = client.publish(subject, bytes.into()).await {
+        ToSend::Now { subject, bytes } if is_there => {
+            if let Err(error) = client.publish(subject, bytes.into()).await {
                 tracing::debug!(%error, "presence was not sent");
             }
+            return Ok(None);
+        }
+        ToSend::Stored { .. } | ToSend::Now { .. } => return Ok(None),
+    };
+    match begun {
+        Ok(answer) => Ok(Some(Begun { row, answer })),
+        Err(error) => {
+            note(standing, Some(&error));
+            row.map_or(Ok(None), Err)
         }
     }
-    None
+}
+
+/// Notes whether the server stores what it is sent: what it does not store stays with the sender, who would not know why.
+fn note(standing: &watch::Sender<Standing>, error: Option<&dyn std::error::Error>) {
+    let why = error.map_or(String::new(), |error| {
+        let said = crate::body::cut(&connect::chain(error));
+        format!(
+            "the server does not store what is sent ({said}); compare its limits and this user's rights with BRIDGE.md"
+        )
+    });
+    let is_news = standing.send_if_modified(|it| {
+        let is_news = it.unstored != why;
+        it.unstored.clone_from(&why);
+        is_news
+    });
+    if is_news && !why.is_empty() {
+        tracing::warn!("{why}");
+    }
 }
 
 /// Fetches what the server keeps for this daemon, from where it was left, for ever.
@@ -220,4 +267,24 @@ async fn ensure(
     let consumer = found.get_or_create_consumer(&name, wanted).await;
     let consumer = consumer.map_err(|error| format!("the server gives no consumer ({error})"))?;
     Ok((consumer, replicas))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+
+    #[test]
+    fn l2_that_the_server_stores_nothing_is_said_until_it_does() {
+        let (standing, mut seen) = watch::channel(Standing::default());
+        let full = std::io::Error::other("maximum bytes exceeded");
+        let error = PublishError::with_source(PublishErrorKind::Other, full);
+        note(&standing, Some(&error));
+        let said = seen.borrow_and_update().unstored.clone();
+        assert!(said.contains("maximum bytes exceeded") && said.contains("BRIDGE.md"), "{said}");
+        note(&standing, Some(&error));
+        assert!(!seen.has_changed().unwrap(), "the same is no news");
+        note(&standing, None);
+        assert_eq!(*seen.borrow(), Standing::default());
+    }
 }

@@ -76,7 +76,10 @@ impl Ack {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Standing {
     pub(crate) connected: bool,
+    /// What is wrong with the connection; empty when all is well.
     pub(crate) trouble: String,
+    /// Why the last message that was sent was not stored; empty when it was.
+    pub(crate) unstored: String,
     pub(crate) replicas: u32,
 }
 

@@ -115,10 +115,12 @@ impl Engine {
 
     /// Goes through what is not decided, up to one that coordd must decide.
     pub(super) async fn bring_next(&mut self) {
-        while self.brought.is_none() && self.epoch.is_some() {
+        while self.brought.is_none() && self.epoch.is_some() && self.stuck.is_none() {
             let Some(it) = self.undecided.pop_front() else { break };
-            let Ok(cursor) = self.cursor(&it.from) else {
-                // Without it nothing can be told from a repetition. It comes again.
+            let Some(cursor) = self.cursor(&it.from) else {
+                // Without it nothing can be told from a repetition. Its sender has it, and sends it again; the server must not
+                // keep it, or what others send would wait behind it.
+                self.owe(it, None);
                 continue;
             };
             match cursor.judge(it.place) {
@@ -172,7 +174,7 @@ impl Engine {
             // The sender, who has it and all after it, sends them again.
             Decision::Later => return self.owe(it, None),
         };
-        if let Ok(cursor) = self.cursor(&it.from) {
+        if let Some(cursor) = self.cursor(&it.from) {
             cursor.decide(it.place, &verdict);
         }
         self.unwritten.insert(it.from.clone());
@@ -203,37 +205,60 @@ impl Engine {
         self.acks.extend(it.ack);
     }
 
-    fn cursor(&mut self, from: &Fingerprint) -> Result<&mut Cursor, ()> {
+    /// What a peer sent before; none while that cannot be read.
+    fn cursor(&mut self, from: &Fingerprint) -> Option<&mut Cursor> {
         if !self.cursors.contains_key(from) {
-            let found = self.folder.read(&file_of(from)).map_err(|error| {
-                tracing::error!(%error, "what a peer sent before is not known; nothing is taken from it");
-            })?;
-            let cursor = match found {
-                None => Cursor::default(),
-                Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                    tracing::error!(%error, %from, "what a peer sent before is damaged");
-                })?,
-            };
-            self.cursors.insert(from.clone(), cursor);
+            match self.read_cursor(from) {
+                Ok(cursor) => {
+                    self.damaged.remove(from);
+                    self.cursors.insert(from.clone(), cursor);
+                }
+                Err(why) => {
+                    let name = self.trusted.get(from).map_or(from.as_str(), |it| it.name.as_str());
+                    let why = format!("nothing is taken from {name}: {why}");
+                    if self.damaged.get(from) != Some(&why) {
+                        tracing::error!("{why}");
+                        self.damaged.insert(from.clone(), why);
+                    }
+                }
+            }
         }
-        self.cursors.get_mut(from).ok_or(())
+        self.cursors.get_mut(from)
+    }
+
+    fn read_cursor(&self, from: &Fingerprint) -> Result<Cursor, String> {
+        let file = file_of(from);
+        match self.folder.read(&file).map_err(|error| error.to_string())? {
+            None => Ok(Cursor::default()),
+            Some(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
+                let path = self.folder.path_of(&file);
+                format!(
+                    "{} is damaged; move it away, and see BRIDGE.md for what that may let in",
+                    path.display()
+                )
+            }),
+        }
     }
 
     /// Writes the cursors, then sends receipts, then acknowledges.
     pub(super) async fn settle_decided(&mut self) {
-        for from in std::mem::take(&mut self.unwritten) {
-            let Some(bytes) = self.cursors.get(&from).and_then(|it| serde_json::to_vec(it).ok())
-            else {
-                continue;
-            };
-            #[cfg(feature = "skew")]
-            let bytes = if crate::skew::is_later() { crate::skew::file(&bytes) } else { bytes };
-            if let Err(error) = self.folder.write(&file_of(&from), &bytes) {
-                tracing::error!(%error, "nothing is acknowledged until this can be written");
-                self.unwritten.insert(from);
-                return;
+        while let Some(from) = self.unwritten.first().cloned() {
+            if let Some(bytes) = self.cursors.get(&from).and_then(|it| serde_json::to_vec(it).ok())
+            {
+                #[cfg(feature = "skew")]
+                let bytes = if crate::skew::is_later() { crate::skew::file(&bytes) } else { bytes };
+                if let Err(error) = self.folder.write(&file_of(&from), &bytes) {
+                    let why = format!("nothing is taken from other machines: {error}");
+                    if self.stuck.is_none() {
+                        tracing::error!("{why}");
+                    }
+                    self.stuck = Some(why);
+                    return;
+                }
             }
+            self.unwritten.remove(&from);
         }
+        self.stuck = None;
         for (to, rows) in std::mem::take(&mut self.receipts) {
             for rows in rows.chunks(RECEIPTS_MAX) {
                 self.send_receipts(&to, rows);

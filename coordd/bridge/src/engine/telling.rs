@@ -1,16 +1,20 @@
 //! What others are told: receipts and presence to peers, and to coordd how things stand.
 
+use std::ops::Bound;
+
 use crate::body::{Presence, Receipt, Receipts};
 use crate::envelope::{Header, Kind, Place};
 use crate::home::{PeerReport, Report, ToHome};
 use crate::keys::Fingerprint;
 use crate::limits::SESSIONS_TOLD_MAX;
-use crate::wire::ToSend;
+use crate::wire::{Standing, ToSend};
 
 use super::Engine;
 
 /// How long receipts are of use: as long as a row.
 const RECEIPTS_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+/// Damaged files that are named at once: one after the other is mended.
+const DAMAGED_TOLD_MAX: usize = 4;
 
 impl Engine {
     /// Best effort: who misses one sends its row again, and is told again.
@@ -24,31 +28,56 @@ impl Engine {
         }
     }
 
-    /// Tells each peer that this daemon is there, and what it may write to.
+    /// Tells the peers who are not told yet that this daemon is there, and what they may write to: as far as there is room,
+    /// and from where it stopped the last time, so that nobody is always the last.
     pub(super) fn say_presence(&mut self) {
+        if self.untold.is_empty() {
+            return;
+        }
         let mut header = header_of(Kind::Presence);
         // Each is later than the one before, whatever the clock does.
         header.made_ms = header.made_ms.max(self.last_presence_ms + 1);
         self.last_presence_ms = header.made_ms;
-        let peers: Vec<_> = self.trusted.iter().map(|(key, _)| key.clone()).collect();
-        for to in peers {
-            let mut sessions = self.announced.get(&to).cloned().unwrap_or_default();
-            let more = sessions.len() > SESSIONS_TOLD_MAX;
-            sessions.truncate(SESSIONS_TOLD_MAX);
-            let presence = Presence { machine: self.machine.clone(), sessions, more };
-            let Ok(body) = serde_json::to_vec(&presence) else { continue };
-            let Some((subject, bytes)) = self.sealed(&to, &header, &body) else { continue };
-            #[cfg(feature = "skew")]
-            if crate::skew::is_later() {
-                for bytes in crate::skew::also(&bytes) {
-                    drop(self.wire.send.try_send(ToSend::Now { subject: subject.clone(), bytes }));
-                }
-            }
-            if self.wire.send.try_send(ToSend::Now { subject, bytes }).is_err() {
-                // Rows come first; it is said again soon.
+        while let Some(to) = self.next_untold() {
+            if !self.say_presence_to(&to, &header) {
+                // Rows come first; it goes on soon.
                 return;
             }
+            self.untold.remove(&to);
+            self.told_last = Some(to);
         }
+    }
+
+    fn next_untold(&self) -> Option<Fingerprint> {
+        let after = self.told_last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut later = self.untold.range::<Fingerprint, _>((after, Bound::Unbounded));
+        later.next().or_else(|| self.untold.first()).cloned()
+    }
+
+    /// Whether there was room.
+    fn say_presence_to(&self, to: &Fingerprint, header: &Header) -> bool {
+        let mut sessions = self.announced.get(to).cloned().unwrap_or_default();
+        let more = sessions.len() > SESSIONS_TOLD_MAX;
+        sessions.truncate(SESSIONS_TOLD_MAX);
+        let presence = Presence { machine: self.machine.clone(), sessions, more };
+        let Ok(body) = serde_json::to_vec(&presence) else { return true };
+        let Some((subject, bytes)) = self.sealed(to, header, &body) else { return true };
+        #[cfg(feature = "skew")]
+        if crate::skew::is_later() {
+            for bytes in crate::skew::also(&bytes) {
+                drop(self.wire.send.try_send(ToSend::Now { subject: subject.clone(), bytes }));
+            }
+        }
+        self.wire.send.try_send(ToSend::Now { subject, bytes }).is_ok()
+    }
+
+    /// All that is wrong: first what is wrong with the server.
+    fn trouble(&self, standing: &Standing) -> String {
+        let all = [&standing.trouble, &standing.unstored].into_iter();
+        let all = all.filter(|it| !it.is_empty()).chain(&self.stuck);
+        let all: Vec<_> =
+            all.chain(self.damaged.values().take(DAMAGED_TOLD_MAX)).map(String::as_str).collect();
+        all.join("; ")
     }
 
     /// Tells coordd how things stand.
@@ -70,7 +99,7 @@ impl Engine {
             own: self.own.public().fingerprint().to_string(),
             server: self.server.clone(),
             connected: standing.connected,
-            trouble: standing.trouble,
+            trouble: self.trouble(&standing),
             replicas: standing.replicas,
             rows: len(self.outbox.len()),
             peers: peers.collect(),

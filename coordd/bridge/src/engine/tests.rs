@@ -237,3 +237,158 @@ async fn hostile() {
         assert!(words.iter().any(|it| it.contains(want)), "{want}: {words:?}");
     }
 }
+
+/// A row of `from` for `to`, as it comes from the server.
+fn arrival(from: &Identity, to: &Identity, id: u64, acks: &mpsc::Sender<()>) -> Arrival {
+    let place = Place { epoch: 1, id, after: id - 1 };
+    let header = Header { kind: Kind::Row, place, made_ms: 1, expires_ms: u64::MAX };
+    let says = Says::Words { text: "x".into(), summary: String::new() };
+    let row = body::Row {
+        to: "s1".into(),
+        from: "s9".into(),
+        name: "x".into(),
+        bypasses: false,
+        message: format!("m-{id}"),
+        says,
+    };
+    let bytes = envelope::write(from, to.public(), &header, &serde_json::to_vec(&row).unwrap());
+    let (own, from) = (to.public().fingerprint(), from.public().fingerprint());
+    Arrival {
+        subject: crate::subjects::subject(Kind::Row, &own, &from),
+        bytes: bytes.unwrap().into(),
+        deliveries: 1,
+        ack: Some(Ack::Test(acks.clone())),
+    }
+}
+
+/// The next report that says of what is wrong what the test wants.
+async fn report_that(side: &mut Side, wanted: impl Fn(&str) -> bool) -> String {
+    loop {
+        if let ToHome::Report(it) = side.home.recv().await.unwrap()
+            && wanted(&it.trouble)
+        {
+            return it.trouble;
+        }
+    }
+}
+
+/// Takes what is brought next.
+async fn take_one(side: &mut Side) {
+    loop {
+        if let ToHome::Bring { ticket, .. } = side.home.recv().await.unwrap() {
+            let decision = Decision::Taken;
+            side.to_engine.send(FromHome::Decided { ticket, decision }).await.unwrap();
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rel75_what_comes_from_a_peer_whose_file_is_damaged_does_not_stay_with_the_server() {
+    tokio::task::LocalSet::new().run_until(with_time(Box::pin(damaged()))).await;
+}
+
+async fn damaged() {
+    let base = tempfile::tempdir().unwrap();
+    let mut b = side(base.path(), 2, 1);
+    let (a, own) = (identity(1), identity(2));
+    let file = format!("from-{}.json", a.public().fingerprint());
+    b.folder.write(&file, b"{\"epoch\":").unwrap();
+    start(&mut b);
+    b.to_engine.send(FromHome::Met { epoch: 1 }).await.unwrap();
+    let (acks, mut owed) = mpsc::channel(64);
+    for _ in 0..200 {
+        b.ends.arrivals.send(arrival(&a, &own, 1, &acks)).await.unwrap();
+        owed.recv().await.unwrap();
+        while let Ok(it) = b.home.try_recv() {
+            assert!(
+                !matches!(it, ToHome::Bring { .. }),
+                "brought without knowing what came before"
+            );
+        }
+    }
+    let said = report_that(&mut b, |it| !it.is_empty()).await;
+    assert_eq!(said.matches("nothing is taken from other:").count(), 1, "{said}");
+    assert!(said.contains(&file) && said.contains("move it away"), "{said}");
+    b.folder.remove(&file).unwrap();
+    b.ends.arrivals.send(arrival(&a, &own, 1, &acks)).await.unwrap();
+    take_one(&mut b).await;
+    owed.recv().await.unwrap();
+    report_that(&mut b, str::is_empty).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rel75_while_the_disk_cannot_be_written_nothing_more_is_taken() {
+    tokio::task::LocalSet::new().run_until(with_time(Box::pin(stuck()))).await;
+}
+
+async fn stuck() {
+    let base = tempfile::tempdir().unwrap();
+    let mut b = side(base.path(), 2, 1);
+    let (a, own) = (identity(1), identity(2));
+    start(&mut b);
+    b.to_engine.send(FromHome::Met { epoch: 1 }).await.unwrap();
+    let (acks, mut owed) = mpsc::channel(64);
+    b.ends.arrivals.send(arrival(&a, &own, 1, &acks)).await.unwrap();
+    take_one(&mut b).await;
+    owed.recv().await.unwrap();
+    // A folder in the file's place: it cannot be replaced.
+    let path = b.folder.path_of(&format!("from-{}.json", a.public().fingerprint()));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    b.ends.arrivals.send(arrival(&a, &own, 2, &acks)).await.unwrap();
+    take_one(&mut b).await;
+    let said = report_that(&mut b, |it| !it.is_empty()).await;
+    assert!(said.contains("nothing is taken from other machines") && said.contains("make room"));
+    let mut waiting = 0;
+    while b.ends.arrivals.try_send(arrival(&a, &own, 1, &acks)).is_ok() {
+        waiting += 1;
+    }
+    for _ in 0..5 {
+        report_that(&mut b, |it| !it.is_empty()).await;
+    }
+    assert_eq!(b.ends.arrivals.capacity(), 0, "more was taken");
+    assert!(owed.try_recv().is_err(), "acknowledged before it was on disk");
+    std::fs::remove_dir(&path).unwrap();
+    for _ in 0..=waiting {
+        owed.recv().await.unwrap();
+    }
+    report_that(&mut b, str::is_empty).await;
+}
+
+#[tokio::test]
+async fn l1_all_peers_are_told_in_turn_however_little_room_there_is() {
+    let base = tempfile::tempdir().unwrap();
+    let mut b = side(base.path(), 20, 0);
+    let own = identity(20);
+    for it in 1..=9 {
+        let (key, name) = (identity(it), it.to_string());
+        Trusted::add(&b.folder, own.public(), key.public(), &name).unwrap();
+    }
+    let mut engine = b.engine.take().unwrap();
+    // Room for four, and what is due comes sooner than all are told.
+    let mut heard = BTreeMap::new();
+    let mut fill = vec![0; crate::wire::TO_SEND_MAX - 4];
+    for _ in 0..9 {
+        for _ in fill.drain(..) {
+            let junk = ToSend::Stored { subject: String::new(), bytes: Vec::new() };
+            engine.wire.send.try_send(junk).unwrap();
+        }
+        engine.announce_due = true;
+        engine.tick().await;
+        let mut told = 0;
+        while let Ok(next) = b.ends.send.try_recv() {
+            match next {
+                ToSend::Now { subject, .. } => {
+                    *heard.entry(subject).or_insert(0) += 1;
+                    told += 1;
+                }
+                ToSend::Stored { .. } => fill.push(0),
+                ToSend::Row { .. } => panic!("no row was given"),
+            }
+        }
+        assert_eq!(told, 4);
+        while b.home.try_recv().is_ok() {}
+    }
+    assert_eq!(heard.values().collect::<Vec<_>>(), [&4; 9], "{heard:?}");
+}

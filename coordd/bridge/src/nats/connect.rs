@@ -21,6 +21,10 @@ const RECONNECT_MS_MAX: u64 = 10_000;
 /// A connection that is silent for twice this is not one.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
+/// Messages of one subscription that wait to be read: each may be as long as an envelope, so few. What is stored comes in batches
+/// of a quarter of this; of presence more is dropped, and is said again.
+const UNREAD_MAX: usize = 256;
+
 /// The first connection, for as long as it takes. Later ones are the client's own business, but it tells little of why one
 /// fails: this is when a wrong address, authority or key is found out.
 pub(super) async fn first(
@@ -46,7 +50,7 @@ pub(super) async fn first(
 }
 
 /// An error with what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -71,6 +75,7 @@ fn options(
         .connection_timeout(ANSWER_MAX)
         .request_timeout(Some(ANSWER_MAX))
         .ping_interval(PING_EVERY)
+        .subscription_capacity(UNREAD_MAX)
         .require_tls(settings.wants_tls())
         .reconnect_delay_callback(reconnect_delay)
         .event_callback(move |event| {
@@ -126,7 +131,10 @@ fn note(standing: &watch::Sender<Standing>, event: &Event) {
     standing.send_if_modified(|it| {
         let before = it.clone();
         match event {
-            Event::Connected => it.connected = true,
+            Event::Connected => {
+                it.connected = true;
+                it.unstored.clear();
+            }
             Event::Disconnected | Event::Closed => it.connected = false,
             Event::LameDuckMode
             | Event::Draining
