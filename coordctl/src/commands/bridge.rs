@@ -1,6 +1,6 @@
 //! `coordctl bridge`: sessions on other machines. Keys and settings are the bridge program's business: it is asked.
 
-mod told;
+pub(super) mod told;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Reach sessions on other machines over a NATS server.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: coordctl bridge add nats://hub:4222 --token-file ~/.config/nats.token\n\
+    after_help = "Example: coordctl bridge add tls://hub:4222 --token-file ~/.config/nats.token\n\
                         coordctl bridge key                      on the other machine, to be told by hand\n\
                         coordctl bridge trust coordd1-… --name desk\n\
                         coordctl bridge allow dates desk\n\
@@ -56,16 +56,16 @@ enum Verb {
     },
     /// List the trusted daemons.
     Ls,
-    /// Let a session and a daemon's sessions write to each other.
+    /// Let a session and a daemon's sessions write to each other. This replaces what was allowed for the two before.
     Allow {
         /// The session.
         session: String,
         /// The other daemon's name or fingerprint.
         peer: String,
-        /// Only let its sessions be heard.
+        /// Only let its sessions be heard; nothing goes there then, whatever was allowed before.
         #[arg(long = "in", conflicts_with = "outbound")]
         inbound: bool,
-        /// Only let this session's agents write there.
+        /// Only let this session's agents write there; nothing is heard from there then, whatever was allowed before.
         #[arg(long = "out")]
         outbound: bool,
     },
@@ -105,7 +105,7 @@ struct Add {
     /// A certificate to show to the server.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// Its key.
+    /// Its key, in a file that is closed to other users.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
     /// The JetStream domain, for a leaf node.
@@ -170,7 +170,11 @@ fn add(context: &mut Context, args: Add) -> anyhow::Result<Exit> {
     if let Some(domain) = args.domain {
         settings.insert("domain".into(), domain.into());
     }
+    let warning = warning(&settings);
     let key = program(context, "--set-up", &[], &settings.to_string())?;
+    if let Some(text) = warning {
+        output::note(&text);
+    }
     context.call(Request::BridgeSet { on: true })?;
     say_so(
         context,
@@ -178,6 +182,35 @@ fn add(context: &mut Context, args: Add) -> anyhow::Result<Exit> {
             "the bridge is on; `coordctl bridge status` says how it stands\nthis daemon's key, for the other machine: {key}"
         ),
     )
+}
+
+/// What a person should know of credentials that go to another machine without TLS.
+fn warning(settings: &toml::Table) -> Option<String> {
+    let has = |names: &[&str]| names.iter().any(|it| settings.contains_key(*it));
+    // With an authority or a certificate of one's own every connection is by TLS.
+    if has(&["ca", "certificate"]) {
+        return None;
+    }
+    let servers = settings.get("servers")?.as_array()?;
+    let bare = servers.iter().filter_map(toml::Value::as_str).find(|it| is_bare(it))?;
+    if has(&["token_file"]) {
+        return Some(format!("the token can be read on the way to {bare}; use tls://"));
+    }
+    has(&["nkey_file", "credentials"]).then(|| {
+        format!("whoever is on the way to {bare} can use the connection as this daemon; use tls://")
+    })
+}
+
+/// Whether what is said to a server crosses a network as it is.
+fn is_bare(server: &str) -> bool {
+    let Some(rest) = server.strip_prefix("nats://") else { return false };
+    let host = match rest.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => rest.split([':', '/']).next(),
+    };
+    let host = host.unwrap_or_default();
+    let is_loopback = host.parse().map(|it: std::net::IpAddr| it.is_loopback());
+    !is_loopback.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
 }
 
 /// Asks the bridge program, which alone knows keys and settings.
@@ -306,4 +339,32 @@ fn status(context: &mut Context, address: Option<&str>) -> anyhow::Result<Exit> 
         Ok(())
     })?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(server: &str, more: &str) -> toml::Table {
+        toml::from_str(&format!("servers = [\"tls://hub\", \"{server}\"]\n{more} = \"/f\"\n"))
+            .unwrap()
+    }
+
+    #[test]
+    fn m7_credentials_without_tls_over_a_network_are_warned_of() {
+        let said = warning(&settings("nats://hub:4222", "token_file")).unwrap();
+        assert!(said.contains("nats://hub:4222") && said.contains("use tls://"), "{said}");
+        for way in ["nkey_file", "credentials"] {
+            assert!(warning(&settings("nats://[fd00::1]:4222", way)).is_some(), "{way}");
+        }
+        for way in ["domain", "ca", "certificate"] {
+            assert_eq!(warning(&settings("nats://hub", way)), None, "{way}");
+        }
+        for near in ["tls://hub", "nats://localhost:4222", "nats://127.0.0.1", "nats://[::1]:4222"]
+        {
+            assert_eq!(warning(&settings(near, "token_file")), None, "{near}");
+        }
+        assert!(warning(&settings("nats://localhost.example", "token_file")).is_some());
+        assert!(warning(&settings("nats://127.0.0.1.example", "token_file")).is_some());
+    }
 }

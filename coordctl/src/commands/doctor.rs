@@ -290,7 +290,9 @@ fn bridge_checks(it: &BridgeView) -> Vec<Check> {
              the last two minutes with its power; coordd sends that again, but not before both machines are there at once",
         ));
     }
-    let refused: u64 = it.refused.iter().map(|it| it.1).sum();
+    // What came a second time, or late, was nobody's fault and is over.
+    let refused = it.refused.iter().filter(|it| !super::bridge::told::is_repeated(&it.0));
+    let refused: u64 = refused.map(|it| it.1).sum();
     if refused > 0 {
         let text = format!("{refused} messages were refused; `coordctl bridge status` says why");
         checks.push(warn("bridge", text));
@@ -391,6 +393,10 @@ mod tests {
         assert_eq!(levels(BridgeView { running: false, ..good.clone() }), [Level::Fail]);
         assert_eq!(levels(BridgeView { connected: false, ..good.clone() }), [Level::Warn]);
         assert_eq!(levels(BridgeView { replicas: 1, ..good.clone() }), [Level::Ok, Level::Warn]);
+        let repeated =
+            ["it came before, and is not taken again", "made at a time that is far from now"];
+        let refused = repeated.map(|it| (it.to_owned(), 7)).to_vec();
+        assert_eq!(levels(BridgeView { refused, ..good.clone() }), [Level::Ok]);
         let refused = vec![("forged".to_owned(), 1)];
         assert_eq!(levels(BridgeView { refused, ..good }), [Level::Ok, Level::Warn]);
     }

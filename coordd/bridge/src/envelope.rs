@@ -94,6 +94,7 @@ pub(crate) enum Refusal {
     Altered,
     #[error("from before the sender's numbers began again")]
     OldEpoch,
+    // coordctl tells it by how it begins from what is wrong.
     #[error("made at a time that is far from now")]
     Stale,
     #[error("the body is not understood")]

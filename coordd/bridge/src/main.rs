@@ -114,6 +114,9 @@ fn set_up(folder: &str) -> anyhow::Result<String> {
     for path in [&settings.nkey_file, &settings.token_file].into_iter().flatten() {
         settings::secret(path)?;
     }
+    if let Some(path) = &settings.key {
+        settings::closed(path)?;
+    }
     if let Some(path) = &settings.credentials {
         nats::check_credentials(path)?;
     }

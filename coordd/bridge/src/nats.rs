@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::PublishAckFuture;
+use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::{self, stream};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -132,8 +132,12 @@ async fn confirmed(
             }
         }
         Err(error) => {
-            // Without a connection there is no answer, which is said as what it is.
-            if client.connection_state() == State::Connected {
+            // Without a connection there is no answer, which is said as what it is. A receipt that only had no answer is not
+            // repeated, so that nothing would take the word back.
+            let is_silence =
+                matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
+            let is_there = client.connection_state() == State::Connected;
+            if is_there && (row.is_some() || !is_silence) {
                 note(standing, Some(&error));
             }
         }
@@ -272,7 +276,7 @@ async fn ensure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+    use async_nats::jetstream::context::PublishError;
 
     #[test]
     fn l2_that_the_server_stores_nothing_is_said_until_it_does() {

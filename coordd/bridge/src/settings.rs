@@ -135,6 +135,12 @@ impl Settings {
     }
 }
 
+/// A file with a secret that another reads: it is there, and closed to others.
+pub(crate) fn closed(path: &Path) -> Result<(), SettingsError> {
+    let missing = || SettingsError::Missing { path: path.to_owned() };
+    files::read(path)?.map(drop).ok_or_else(missing)
+}
+
 /// The one line in a file that holds a secret, closed to others.
 pub(crate) fn secret(path: &Path) -> Result<String, SettingsError> {
     let bytes =
@@ -176,6 +182,23 @@ mod tests {
         };
         assert!(matches!(two.write(&folder), Err(SettingsError::TwoWays)));
         assert!(Settings::remove(&folder).unwrap());
+    }
+
+    #[test]
+    fn rel1_a_key_that_others_can_read_is_not_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("client.key");
+        assert!(matches!(closed(&path), Err(SettingsError::Missing { .. })));
+        std::fs::write(&path, "key").unwrap();
+        let set = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(0o644);
+        let said = closed(&path).unwrap_err().to_string();
+        assert!(said.contains("chmod go="), "{said}");
+        set(0o600);
+        closed(&path).unwrap();
     }
 
     #[test]

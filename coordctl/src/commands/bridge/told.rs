@@ -43,6 +43,15 @@ pub(super) fn letters_table(letters: &[LetterView], now_ms: u64) -> Table {
     table
 }
 
+/// Beginnings of the bridge's words for what came a second time, or so late that it says nothing any more: servers do that to
+/// what is good.
+const REPEATED: [&str; 2] = ["it came before", "made at a time"];
+
+/// Whether what was refused for this reason was good once, and no sign that something is wrong.
+pub(in crate::commands) fn is_repeated(reason: &str) -> bool {
+    REPEATED.iter().any(|it| reason.starts_with(it))
+}
+
 /// How it stands, a line each.
 pub(super) fn said(it: &BridgeView) -> Vec<String> {
     if let Some(why) = broken(it) {
@@ -60,7 +69,8 @@ pub(super) fn said(it: &BridgeView) -> Vec<String> {
         format!("trusted daemons: {}", it.peers.len()),
     ];
     for (reason, count) in &it.refused {
-        lines.push(format!("refused from outside: {reason}: {count}"));
+        let word = if is_repeated(reason) { "passed over" } else { "refused from outside" };
+        lines.push(format!("{word}: {reason}: {count}"));
     }
     let ours = it.letters.iter().filter(|it| it.is_ours).count();
     if ours > 0 {
@@ -173,6 +183,16 @@ mod tests {
             assert!(why(&it, address).contains(want), "{want}: {}", why(&it, address));
         }
         assert!(reach(&view(), address, 1_000_000 + AWAY_MS + 1).contains("asleep"));
+    }
+
+    #[test]
+    fn l2_what_only_came_again_is_told_apart_from_what_was_refused() {
+        let refused =
+            vec![("forged".into(), 2), ("it came before, and is not taken again".into(), 3)];
+        let lines = said(&BridgeView { refused, ..view() });
+        let has = |want: &str| lines.iter().any(|it| it.starts_with(want));
+        assert!(has("refused from outside: forged: 2"), "{lines:?}");
+        assert!(has("passed over: it came before"), "{lines:?}");
     }
 
     #[test]

@@ -22,8 +22,8 @@ const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
 const RECEIPTS_READ_MAX: usize = RECEIPTS_MAX * 2;
 /// Of what coordd does not let in, so that its many words are counted as one kind.
 const NOT_LET_IN: &str = "not let in; `coordctl bridge letters` lists the last ones";
-/// Of what was decided before, and came again.
-const CAME_BEFORE: &str = "it came before, and is not taken again";
+/// Of what was decided before, and came again. coordctl tells it by how it begins from what is wrong.
+pub(super) const CAME_BEFORE: &str = "it came before, and is not taken again";
 /// Decided rows after which the disk is written: one fsync for as many.
 const DECIDED_MAX: usize = 32;
 

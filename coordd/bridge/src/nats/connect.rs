@@ -95,6 +95,7 @@ fn options(
         options = options.add_root_certificates(ca.clone());
     }
     if let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) {
+        settings::closed(key)?;
         options = options.add_client_certificate(certificate.clone(), key.clone());
     }
     Ok(options)
