@@ -27,6 +27,7 @@ use crate::keys::{Fingerprint, Identity};
 use crate::limits::UNDECIDED_MAX;
 use crate::outbox::{self, Fate, Outbox};
 use crate::refused::Refused;
+use crate::tried::Tried;
 use crate::trusted::Trusted;
 use crate::wire::{Ack, Sent, ToSend, Wire};
 
@@ -99,6 +100,7 @@ pub(crate) struct Engine {
     acks: Vec<Ack>,
 
     refused: Refused,
+    tried: Tried,
     presence_ms: u64,
     last_presence_ms: u64,
     /// Who is to be told that this daemon is there, and who was told last.
@@ -122,7 +124,7 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { own, folder, trusted, wire, home, server, machine } = parts;
-        let refused = Refused::read(&folder);
+        let (refused, tried) = (Refused::read(&folder), Tried::read(&folder));
         Self {
             own,
             folder,
@@ -148,6 +150,7 @@ impl Engine {
             receipts: BTreeMap::new(),
             acks: Vec::new(),
             refused,
+            tried,
             presence_ms: 0,
             last_presence_ms: 0,
             untold: BTreeSet::new(),

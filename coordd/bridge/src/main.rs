@@ -31,6 +31,7 @@ mod settings;
 #[cfg(feature = "skew")]
 mod skew;
 mod subjects;
+mod tried;
 mod trusted;
 mod wire;
 

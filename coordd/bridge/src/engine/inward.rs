@@ -14,8 +14,11 @@ use crate::wire::Arrival;
 
 use super::{Engine, Heard, Undecided};
 
-/// A row that ended this process so often is not brought again. More than it takes a coordd that is slow for some minutes.
-const DELIVERIES_MAX: i64 = 50;
+/// A row that came so often may be what ends this process: from then on it is written down before it is brought.
+const DELIVERIES_MANY: i64 = 5;
+/// A row that ended this process so often after that is not brought again. More than people and updates end it within the seven
+/// days that a row lives, while coordd decides about one row.
+const ENDED_MAX: u32 = 20;
 /// How far the clocks of two machines may be apart for what is said about now.
 const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
 /// Receipts of one envelope that are read: as many as there can be, with room for what a later build adds.
@@ -149,9 +152,6 @@ impl Engine {
         if it.expires_ms <= crate::wall_ms() {
             return self.decided(it, refused("it came after its time"));
         }
-        if it.deliveries > DELIVERIES_MAX {
-            return self.decided(it, refused("it was set aside there after many attempts"));
-        }
         // Rows of a peer that is trusted no longer were let in before that.
         let Some(peer) = self.trusted.get(&it.from).map(|it| it.name.clone()) else {
             return self.owe(it, None);
@@ -160,6 +160,11 @@ impl Engine {
             return self.decided(it, refused("its daemon is too old to understand it; update it"));
         };
         it.row = Some(row.clone());
+        if it.deliveries > DELIVERIES_MANY
+            && self.tried.begin(&self.folder, &it.from, it.place) >= ENDED_MAX
+        {
+            return self.decided(it, refused("it was set aside there after many attempts"));
+        }
         self.last_ticket += 1;
         let (ticket, from) = (self.last_ticket, it.from.clone());
         self.brought = Some((ticket, it));
@@ -174,6 +179,7 @@ impl Engine {
             // The sender, who has it and all after it, sends them again.
             Decision::Later => return self.owe(it, None),
         };
+        self.tried.end(&self.folder, &it.from, it.place);
         if let Some(cursor) = self.cursor(&it.from) {
             cursor.decide(it.place, &verdict);
         }

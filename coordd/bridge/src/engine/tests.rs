@@ -398,3 +398,42 @@ async fn l1_all_peers_are_told_in_turn_however_little_room_there_is() {
     }
     assert_eq!(heard.values().collect::<Vec<_>>(), [&4; 9], "{heard:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn rel75_a_row_that_came_often_is_brought_until_it_has_ended_many_processes() {
+    tokio::task::LocalSet::new().run_until(with_time(Box::pin(often()))).await;
+}
+
+async fn often() {
+    let base = tempfile::tempdir().unwrap();
+    let (a, own) = (identity(1), identity(2));
+    let (acks, mut owed) = mpsc::channel(64);
+    let come = |id| Arrival { deliveries: 1_000, ..arrival(&a, &own, id, &acks) };
+    // However often the server has delivered one, that alone refuses nothing.
+    let mut b = side(base.path(), 2, 1);
+    start(&mut b);
+    b.to_engine.send(FromHome::Met { epoch: 1 }).await.unwrap();
+    b.ends.arrivals.send(come(1)).await.unwrap();
+    take_one(&mut b).await;
+    owed.recv().await.unwrap();
+    for life in 0.. {
+        let mut b = side(base.path(), 2, 1);
+        start(&mut b);
+        b.to_engine.send(FromHome::Met { epoch: 1 }).await.unwrap();
+        b.ends.arrivals.send(come(2)).await.unwrap();
+        // It is brought, and that is the end of this process; or it is refused, and acknowledged.
+        let is_brought = loop {
+            match b.home.recv().await.unwrap() {
+                ToHome::Bring { .. } => break true,
+                ToHome::Report(it) if !it.letters.is_empty() => break false,
+                ToHome::Report(_) | ToHome::Told { .. } => {}
+            }
+        };
+        if !is_brought {
+            assert_eq!(life, 20);
+            owed.recv().await.unwrap();
+            break;
+        }
+        assert!(owed.try_recv().is_err());
+    }
+}
