@@ -272,6 +272,16 @@ async fn report_that(side: &mut Side, wanted: impl Fn(&str) -> bool) -> String {
     }
 }
 
+async fn report_that_knows(side: &mut Side, peers: usize) {
+    loop {
+        if let ToHome::Report(it) = side.home.recv().await.unwrap()
+            && it.peers.len() == peers
+        {
+            return;
+        }
+    }
+}
+
 /// Takes what is brought next.
 async fn take_one(side: &mut Side) {
     loop {
@@ -326,17 +336,28 @@ async fn stuck() {
     let base = tempfile::tempdir().unwrap();
     let mut b = side(base.path(), 2, 1);
     let (a, own) = (identity(1), identity(2));
+    // Another sender, whose file is written after that of the first.
+    let is_later = |it: &Identity| it.public().fingerprint() > a.public().fingerprint();
+    let c = (3..).map(identity).find(is_later).unwrap();
+    Trusted::add(&b.folder, own.public(), c.public(), "third").unwrap();
     start(&mut b);
     b.to_engine.send(FromHome::Met { epoch: 1 }).await.unwrap();
     let (acks, mut owed) = mpsc::channel(64);
     b.ends.arrivals.send(arrival(&a, &own, 1, &acks)).await.unwrap();
     take_one(&mut b).await;
     owed.recv().await.unwrap();
+    report_that_knows(&mut b, 2).await;
     // A folder in the file's place: it cannot be replaced.
     let path = b.folder.path_of(&format!("from-{}.json", a.public().fingerprint()));
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     b.ends.arrivals.send(arrival(&a, &own, 2, &acks)).await.unwrap();
+    b.ends.arrivals.send(arrival(&c, &own, 1, &acks)).await.unwrap();
+    // Both are there before the first is decided.
+    while b.ends.arrivals.capacity() < crate::wire::ARRIVALS_MAX {
+        tokio::task::yield_now().await;
+    }
+    take_one(&mut b).await;
     take_one(&mut b).await;
     let said = report_that(&mut b, |it| !it.is_empty()).await;
     assert!(said.contains("nothing is taken from other machines") && said.contains("make room"));
@@ -350,9 +371,11 @@ async fn stuck() {
     assert_eq!(b.ends.arrivals.capacity(), 0, "more was taken");
     assert!(owed.try_recv().is_err(), "acknowledged before it was on disk");
     std::fs::remove_dir(&path).unwrap();
-    for _ in 0..=waiting {
+    for _ in 0..waiting + 2 {
         owed.recv().await.unwrap();
     }
+    let file = format!("from-{}.json", c.public().fingerprint());
+    assert!(b.folder.read(&file).unwrap().is_some(), "acknowledged, and not on disk");
     report_that(&mut b, str::is_empty).await;
 }
 
