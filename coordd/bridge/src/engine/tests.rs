@@ -338,7 +338,7 @@ async fn stuck() {
     let (a, own) = (identity(1), identity(2));
     // Another sender, whose file is written after that of the first.
     let is_later = |it: &Identity| it.public().fingerprint() > a.public().fingerprint();
-    let c = (3..).map(identity).find(is_later).unwrap();
+    let c = (3..=99).map(identity).find(is_later).unwrap();
     Trusted::add(&b.folder, own.public(), c.public(), "third").unwrap();
     start(&mut b);
     b.to_engine.send(FromHome::Met { epoch: 1 }).await.unwrap();
