@@ -20,13 +20,13 @@ use crate::rehearsal;
 use crate::sandbox::Sandbox;
 use crate::wait;
 
-/// Keeps its bootstrap in a file named after its process, whole or not at all, and waits to be ended. A terminal is not for a test to
-/// speak for: its process is the real one.
+/// Keeps its bootstrap in a file named after its process, whole or not at all, and waits to be ended. Where `TERMINAL` is a program,
+/// that is what a terminal's process is.
 const PROGRAM: &str = "#!/bin/sh
 PATH=/usr/bin:/bin
 folder=${0%/*}
 cat >\"$folder/$$.part\"
-grep -q '\"runtime\":\"terminal\"' \"$folder/$$.part\" && exec WORKER <\"$folder/$$.part\"
+[ -n \"TERMINAL\" ] && grep -q '\"runtime\":\"terminal\"' \"$folder/$$.part\" && exec \"TERMINAL\" <\"$folder/$$.part\"
 mv \"$folder/$$.part\" \"$folder/$$.boot\"
 exec sleep 1000000 </dev/null
 ";
@@ -41,8 +41,17 @@ pub struct Agents {
 impl Agents {
     /// From now on, a daemon started in this sandbox starts stand-ins.
     pub fn set_up(sandbox: &mut Sandbox) -> Self {
-        let real = format!("'{}'", crate::sandbox::program("coordd-worker").display());
-        let program = sandbox.write_program("agents/agent", &PROGRAM.replace("WORKER", &real));
+        Self::with_terminals(sandbox, "")
+    }
+
+    /// The same, but for terminals that coordd runs: those are real.
+    pub fn beside_real_terminals(sandbox: &mut Sandbox) -> Self {
+        let real = crate::sandbox::program("coordd-worker");
+        Self::with_terminals(sandbox, real.to_str().unwrap())
+    }
+
+    fn with_terminals(sandbox: &mut Sandbox, terminal: &str) -> Self {
+        let program = sandbox.write_program("agents/agent", &PROGRAM.replace("TERMINAL", terminal));
         sandbox.set("COORDD_WORKER", program.to_str().unwrap());
         Self { folder: sandbox.at("agents"), taken: BTreeSet::new() }
     }

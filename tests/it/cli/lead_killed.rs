@@ -7,7 +7,7 @@ use proto::agent::Runtime;
 use proto::notification::RunStatus;
 use proto::view::AgentState;
 use serde_json::json;
-use tests::cli::{CLI_LIMIT, Cli, Model, Script};
+use tests::cli::{self, CLI_LIMIT, Cli, Model, Script};
 use tests::processes::Process;
 use tests::rehearsal::{bash, call, say, script, worker_of};
 use tests::wait::until_within;
@@ -50,16 +50,6 @@ fn exists(path: &Path) {
     until_within(CLI_LIMIT, &path.display().to_string(), || path.exists().then_some(()));
 }
 
-/// Claude Code has written down that it made this call: it writes a moment after it has begun to wait for it.
-fn is_recorded(daemon: &Daemon, call: &str) {
-    until_within(CLI_LIMIT, "the call is in its record", || {
-        let folders = std::fs::read_dir(daemon.at("h/.claude/projects")).ok()?;
-        let files = folders.flatten().flat_map(|it| std::fs::read_dir(it.path())).flatten();
-        let texts = files.flatten().flat_map(|it| std::fs::read_to_string(it.path()));
-        texts.into_iter().any(|it| it.contains(call)).then_some(())
-    });
-}
-
 fn kill(client: &mut Client, session: &str, who: &str) {
     let lead = client.agent(&format!("{session}/lead")).pid.unwrap();
     match who {
@@ -81,7 +71,7 @@ fn r2_a_lead_goes_on_after_the_end_of_any_of_its_processes() {
         let goes_on = Script::when("process was restarted").say("I go on.");
         let (daemon, model, mut client, session) = begin(vec![goal, goes_on]);
         exists(&daemon.at("w/lead-runs"));
-        is_recorded(&daemon, "touch lead-runs");
+        cli::is_recorded(&daemon, "touch lead-runs");
         kill(&mut client, &session, dies);
         let lead = until_within(CLI_LIMIT, "the run has ended", || {
             Some(client.agent(&format!("{session}/lead"))).filter(|it| it.runs == 1)
@@ -112,7 +102,7 @@ fn r2_f1_a_worker_that_a_killed_lead_waited_for_is_told_once() {
             let told = Script::when("help-number-7").say("It is told.");
             let (daemon, model, mut client, session) = begin(vec![goal, goes_on, told]);
             exists(&daemon.at("w/helper-runs"));
-            is_recorded(&daemon, "mcp__coordd__Agent");
+            cli::is_recorded(&daemon, "mcp__coordd__Agent");
             let before = client.agent(&format!("{session}/lead")).pid;
             kill(&mut client, &session, dies);
             let what = format!("{dies}, in the same run: {is_in_the_same_run}");

@@ -10,7 +10,7 @@ use proto::request::Request;
 use proto::response::Response;
 use proto::view::AgentState;
 use serde_json::{Value, json};
-use tests::cli::{CLI_LIMIT, Cli, KEY, Model, Script};
+use tests::cli::{self, CLI_LIMIT, Cli, KEY, Model, Script};
 use tests::processes::Process;
 use tests::wait::until_within;
 use tests::{Agents, Daemon, FakeAgent, Sandbox};
@@ -30,7 +30,7 @@ impl Fixture {
     /// `claude` in the sandbox is this version, and has been set up by its user.
     fn new(version: &str, scripts: Vec<Script>) -> Self {
         let mut sandbox = Sandbox::new();
-        let mut agents = Agents::set_up(&mut sandbox);
+        let mut agents = Agents::beside_real_terminals(&mut sandbox);
         let model = Model::start(&mut sandbox, scripts);
         let program = Cli::claude(version).program_in(&sandbox);
         let path = format!("{}:{}", program.parent().unwrap().display(), sandbox.vars()["PATH"]);
@@ -188,6 +188,7 @@ fn t2_l2_a_real_terminal_that_coordd_runs() {
         assert_eq!(notification.status, RunStatus::Completed, "{version}");
         assert!(fixture.is_consumed(&message), "{version}");
         terminal.shows("the first answer");
+        cli::is_recorded(&fixture.daemon, "the first answer");
 
         let pid = || fixture.daemon.client().agent(member).pid;
         let before = pid().expect("a process");

@@ -176,3 +176,13 @@ fn cache() -> PathBuf {
         .expect("neither XDG_CACHE_HOME nor HOME is set")
         .join("coordd-tests/cli")
 }
+
+/// Waits until Claude Code has written this down in the record of a conversation, which it does a moment after it has shown it.
+pub fn is_recorded(sandbox: &Sandbox, text: &str) {
+    crate::wait::until_within(CLI_LIMIT, &format!("its record has: {text}"), || {
+        let folders = std::fs::read_dir(sandbox.at("h/.claude/projects")).ok()?;
+        let files = folders.flatten().flat_map(|it| std::fs::read_dir(it.path())).flatten();
+        let mut texts = files.flatten().flat_map(|it| std::fs::read_to_string(it.path()));
+        texts.any(|it| it.contains(text)).then_some(())
+    });
+}
