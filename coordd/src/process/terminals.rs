@@ -62,7 +62,16 @@ mod tests {
         let mut starter = start(&["-c", "read x; exit 0", "sh"]);
         assert_eq!(find(home.path()).get(&id), None, "too far behind: it may only start one");
         let mut member = start(&[path.to_str().unwrap()]);
-        assert_eq!(find(home.path()).get(&id).map(|it| it.pid), Some(member.id()));
+        // The kernel shows a command line a moment after the program was started.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let seen = loop {
+            let seen = find(home.path()).get(&id).map(|it| it.pid);
+            if seen.is_some() || std::time::Instant::now() > end {
+                break seen;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(seen, Some(member.id()));
         assert_eq!(find(other.path()).get(&id), None, "another home has other teams");
         for it in [&mut starter, &mut member] {
             drop(it.stdin.take());
