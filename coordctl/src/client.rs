@@ -44,6 +44,14 @@ pub(crate) enum Pushed {
     Quiet,
 }
 
+/// What [`Client::forward`] hands on.
+#[derive(Debug)]
+pub(crate) enum Forwarded {
+    Event(Box<Numbered>),
+    /// The connection ended, after the daemon had said why or without a word. Nothing comes after it.
+    Lost(Option<ErrorBody>),
+}
+
 /// A connection after its hello.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -111,6 +119,27 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// From now on hands all that comes to `tell`, in a thread of its own, until the connection ends or `tell` says that nobody
+    /// listens any more.
+    pub(crate) fn forward(mut self, tell: impl Fn(Forwarded) -> bool + Send + 'static) {
+        std::thread::spawn(move || {
+            let mut why = None;
+            loop {
+                match self.next_pushed(None) {
+                    Ok(Pushed::Event(event)) => {
+                        if !tell(Forwarded::Event(event)) {
+                            return;
+                        }
+                    }
+                    Ok(Pushed::Closing(body)) => why = Some(body),
+                    Ok(Pushed::Quiet) => {}
+                    Err(_) => break,
+                }
+            }
+            let _nobody_listens = tell(Forwarded::Lost(why));
+        });
     }
 
     fn reply_to(&mut self, id: u64, limit: Duration) -> Result<Response, ClientError> {

@@ -35,6 +35,15 @@ pub(crate) fn table(table: &Table) -> io::Result<()> {
     print(&table.render(terminal::columns(io::stdout())))
 }
 
+/// A table to stdout; where it has no rows, this note instead.
+pub(crate) fn table_or(table: &Table, none: &str) -> io::Result<()> {
+    if table.is_empty() {
+        note(none);
+        return Ok(());
+    }
+    self::table(table)
+}
+
 /// The response as JSON when that was asked for, else what `text` makes of it.
 pub(crate) fn respond<T: Serialize>(
     context: &Context,

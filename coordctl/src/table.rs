@@ -20,6 +20,11 @@ impl Table {
         self.rows.push(cells.map(|cell| line(&cell)).into());
     }
 
+    /// Whether there is nothing under the heading.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
     /// The lines. The last column is cut to `columns`, where there is a terminal.
     pub(crate) fn render(&self, columns: Option<usize>) -> String {
         let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -30,13 +30,7 @@ impl Fixture {
     fn new(version: Version) -> Self {
         let (daemon, mut agents) = Agents::start();
         let mut lead = agents.lead(&daemon, "coordinator");
-        let request = Request::TeamCreate {
-            session: String::new(),
-            name: "alpha".into(),
-            description: String::new(),
-            agent_type: String::new(),
-        };
-        lead.client.ok(request);
+        lead.create_team("alpha");
         let session = lead.boot.session.clone();
         let m1 = Teammate::new(&daemon, "alpha", "m1", version);
         let fixture = Self { daemon, _agents: agents, lead, session, m1 };

@@ -313,12 +313,7 @@ fn next_frame(client: &mut Client) -> proto::screen::Frame {
 fn m8_no_agent_looks_at_a_terminal_or_types_into_it() {
     let (daemon, mut agents) = Agents::start();
     let mut lead = agents.lead(&daemon, "coordinator");
-    lead.client.ok(Request::TeamCreate {
-        session: String::new(),
-        name: "alpha".into(),
-        description: String::new(),
-        agent_type: String::new(),
-    });
+    lead.create_team("alpha");
     let session = lead.boot.session.clone();
     let invited =
         daemon.coordctl(&["team", "invite", "alpha", "m1", "--start", "--", "--model", "x"]);

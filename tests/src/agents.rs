@@ -192,6 +192,16 @@ impl FakeAgent {
         assert_eq!(response, Response::Done {});
     }
 
+    /// Makes a team of its session, as its lead.
+    pub fn create_team(&mut self, name: &str) {
+        self.client.ok(Request::TeamCreate {
+            session: String::new(),
+            name: name.to_owned(),
+            description: String::new(),
+            agent_type: String::new(),
+        });
+    }
+
     /// A run has ended well. Whether the process may exit.
     pub fn complete(&mut self, run: u32, result: &str) -> bool {
         self.end_run(run, outcome(RunStatus::Completed, result))

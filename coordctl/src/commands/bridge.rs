@@ -304,11 +304,8 @@ fn ls(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::BridgeStatus {})?;
     output::respond(context, &response, || {
         expect!(&response, Bridge { bridge });
-        if known.is_empty() {
-            output::note("no daemon is trusted; `coordctl bridge trust KEY --name NAME` adds one");
-            return Ok(());
-        }
-        Ok(output::table(&told::table(&known, &bridge.peers, format::now_ms()))?)
+        let none = "no daemon is trusted; `coordctl bridge trust KEY --name NAME` adds one";
+        Ok(output::table_or(&told::table(&known, &bridge.peers, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }
@@ -317,11 +314,8 @@ fn letters(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::BridgeStatus {})?;
     output::respond(context, &response, || {
         expect!(&response, Bridge { bridge });
-        if bridge.letters.is_empty() {
-            output::note("no message was turned away, neither here nor there");
-            return Ok(());
-        }
-        Ok(output::table(&told::letters_table(&bridge.letters, format::now_ms()))?)
+        let none = "no message was turned away, neither here nor there";
+        Ok(output::table_or(&told::letters_table(&bridge.letters, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

@@ -88,11 +88,8 @@ fn ls(context: &mut Context, session: String) -> anyhow::Result<Exit> {
     let response = context.call(Request::InboundList { session })?;
     output::respond(context, &response, || {
         expect!(&response, Inbound { messages });
-        if messages.is_empty() {
-            output::note("no messages wait");
-            return Ok(());
-        }
-        Ok(output::table(&table(messages, format::now_ms()))?)
+        let none = "no messages wait";
+        Ok(output::table_or(&table(messages, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

@@ -17,11 +17,8 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::SessionList {})?;
     output::respond(context, &response, || {
         expect!(&response, Sessions { sessions });
-        if sessions.is_empty() {
-            output::note("no sessions; `coordctl run \"GOAL\"` or `coordctl new` makes one");
-            return Ok(());
-        }
-        Ok(output::table(&table(sessions, format::now_ms()))?)
+        let none = "no sessions; `coordctl run \"GOAL\"` or `coordctl new` makes one";
+        Ok(output::table_or(&table(sessions, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

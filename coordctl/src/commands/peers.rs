@@ -17,11 +17,8 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::PeerList {})?;
     output::respond(context, &response, || {
         expect!(&response, Peers { peers });
-        if peers.is_empty() {
-            output::note("nobody: no sessions of coordd, and no other program lists one");
-            return Ok(());
-        }
-        Ok(output::table(&table(peers, format::now_ms()))?)
+        let none = "nobody: no sessions of coordd, and no other program lists one";
+        Ok(output::table_or(&table(peers, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

@@ -60,11 +60,8 @@ fn ls(context: &mut Context, session: String) -> anyhow::Result<Exit> {
     let response = context.call(Request::PermissionList { session })?;
     output::respond(context, &response, || {
         expect!(&response, Permissions { permissions });
-        if permissions.is_empty() {
-            output::note("no open questions");
-            return Ok(());
-        }
-        Ok(output::table(&table(permissions, format::now_ms()))?)
+        let none = "no open questions";
+        Ok(output::table_or(&table(permissions, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

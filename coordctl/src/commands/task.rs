@@ -132,10 +132,6 @@ fn ls(context: &mut Context, team: String) -> anyhow::Result<Exit> {
     let response = context.call(Request::TaskList { team })?;
     output::respond(context, &response, || {
         expect!(&response, Tasks { tasks });
-        if tasks.is_empty() {
-            output::note("no tasks; `coordctl task add TEAM SUBJECT` adds one");
-            return Ok(());
-        }
         let mut table = Table::new(&["N", "STATE", "OWNER", "AFTER", "SUBJECT"]);
         for it in tasks {
             table.row([
@@ -146,7 +142,8 @@ fn ls(context: &mut Context, team: String) -> anyhow::Result<Exit> {
                 it.subject.clone(),
             ]);
         }
-        Ok(output::table(&table)?)
+        let none = "no tasks; `coordctl task add TEAM SUBJECT` adds one";
+        Ok(output::table_or(&table, none)?)
     })?;
     Ok(Exit::Done)
 }

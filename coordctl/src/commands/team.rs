@@ -115,10 +115,6 @@ fn ls(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::TeamList {})?;
     output::respond(context, &response, || {
         expect!(&response, Teams { teams });
-        if teams.is_empty() {
-            output::note("no teams; `coordctl team create SESSION` makes one");
-            return Ok(());
-        }
         let mut table = Table::new(&["TEAM", "SESSION", "MEMBERS", "DESCRIPTION"]);
         for it in teams {
             table.row([
@@ -128,7 +124,8 @@ fn ls(context: &mut Context) -> anyhow::Result<Exit> {
                 it.description.clone(),
             ]);
         }
-        Ok(output::table(&table)?)
+        let none = "no teams; `coordctl team create SESSION` makes one";
+        Ok(output::table_or(&table, none)?)
     })?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,6 @@
 //! One queue for all that can happen to a live view: the daemon, the keyboard, Ctrl-C.
 
-use crate::client::{Client, Pushed};
+use crate::client::{Client, Forwarded};
 use proto::error::ErrorBody;
 use proto::event::Numbered;
 use std::io::BufRead as _;
@@ -62,26 +62,15 @@ impl Feed {
     }
 
     /// From now on, events come from this connection.
-    pub(crate) fn follow(&mut self, mut client: Client) {
+    pub(crate) fn follow(&mut self, client: Client) {
         self.connection += 1;
         let (of, sender) = (self.connection, self.sender.clone());
-        std::thread::spawn(move || {
-            let mut why = None;
-            let lost = loop {
-                let input = match client.next_pushed(None) {
-                    Ok(Pushed::Event(event)) => Input::Event { of, event },
-                    Ok(Pushed::Closing(body)) => {
-                        why = Some(body);
-                        continue;
-                    }
-                    Ok(Pushed::Quiet) => continue,
-                    Err(_) => break Input::Lost { of, why },
-                };
-                if sender.send(input).is_err() {
-                    return;
-                }
+        client.forward(move |came| {
+            let input = match came {
+                Forwarded::Event(event) => Input::Event { of, event },
+                Forwarded::Lost(why) => Input::Lost { of, why },
             };
-            let _nobody_listens = sender.send(lost);
+            sender.send(input).is_ok()
         });
     }
 

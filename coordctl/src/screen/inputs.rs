@@ -1,6 +1,6 @@
 //! One queue for all that can happen while a terminal is shown: coordd, the keyboard, signals.
 
-use crate::client::{Client, Pushed};
+use crate::client::{Client, Forwarded};
 use crate::error::{Exit, Failure};
 use nix::sys::signal::Signal;
 use proto::error::ErrorBody;
@@ -56,26 +56,15 @@ impl Inputs {
     }
 
     /// From now on, events come from this connection.
-    pub(super) fn follow(&mut self, mut client: Client) {
+    pub(super) fn follow(&mut self, client: Client) {
         self.connection += 1;
         let (of, sender) = (self.connection, self.sender.clone());
-        std::thread::spawn(move || {
-            let mut why = None;
-            let lost = loop {
-                let input = match client.next_pushed(None) {
-                    Ok(Pushed::Event(event)) => Input::Event { of, event: Box::new(event.event) },
-                    Ok(Pushed::Closing(body)) => {
-                        why = Some(body);
-                        continue;
-                    }
-                    Ok(Pushed::Quiet) => continue,
-                    Err(_) => break Input::Lost { of, why },
-                };
-                if sender.send(input).is_err() {
-                    return;
-                }
+        client.forward(move |came| {
+            let input = match came {
+                Forwarded::Event(event) => Input::Event { of, event: Box::new(event.event) },
+                Forwarded::Lost(why) => Input::Lost { of, why },
             };
-            let _nobody_listens = sender.send(lost);
+            sender.send(input).is_ok()
         });
     }
 

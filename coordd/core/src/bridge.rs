@@ -354,21 +354,7 @@ pub(crate) fn outgoing(
     to: &str,
     (text, summary): (&str, &str),
 ) -> Outgoing {
-    Outgoing {
-        id,
-        session,
-        from,
-        to: format!("bridge:{to}"),
-        wire_id: outgoing::wire_id(now, id, "message"),
-        kind: outgoing::Kind::Words {
-            summary: summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
-            notice_id: None,
-        },
-        text: text.to_owned(),
-        state: State::Accepted,
-        accepted_ms: now.wall_ms,
-        delivered_ms: None,
-        ended_ms: None,
-        reason: String::new(),
-    }
+    let summary = summary.chars().take(limits::SUMMARY_LEN_MAX).collect();
+    let kind = outgoing::Kind::Words { summary, notice_id: None };
+    Outgoing::new(now, id, session, from, format!("bridge:{to}"), kind, text.to_owned())
 }

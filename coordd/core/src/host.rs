@@ -178,20 +178,8 @@ fn outgoing(
     kind: Kind,
     text: String,
 ) -> Outgoing {
-    Outgoing {
-        id,
-        session: session.cloned(),
-        from,
-        to: format!("bridge:{}/{}", far.peer, far.session),
-        wire_id: outgoing::wire_id(now, id, "message"),
-        kind,
-        text,
-        state: State::Accepted,
-        accepted_ms: now.wall_ms,
-        delivered_ms: None,
-        ended_ms: None,
-        reason: String::new(),
-    }
+    let to = format!("bridge:{}/{}", far.peer, far.session);
+    Outgoing::new(now, id, session.cloned(), from, to, kind, text)
 }
 
 /// Asks a worker's machine to stop it. How its run ended comes back, as with any other end; returns whether there was anything

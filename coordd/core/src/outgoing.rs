@@ -113,6 +113,32 @@ pub enum Verdict {
 }
 
 impl Outgoing {
+    /// One that nobody has been given yet. Texts are as they are to be said; `to` is as the field says.
+    pub(crate) fn new(
+        now: &Moment,
+        id: MessageId,
+        session: Option<SessionId>,
+        from: Sender,
+        to: String,
+        kind: Kind,
+        text: String,
+    ) -> Self {
+        Self {
+            id,
+            session,
+            from,
+            to,
+            wire_id: wire_id(now, id, "message"),
+            kind,
+            text,
+            state: State::Accepted,
+            accepted_ms: now.wall_ms,
+            delivered_ms: None,
+            ended_ms: None,
+            reason: String::new(),
+        }
+    }
+
     /// Whom it is for, as in `uds:/path`.
     pub fn address(&self) -> String {
         if self.is_carried() { self.to.clone() } else { alloc::format!("uds:{}", self.to) }

@@ -204,7 +204,7 @@ pub(crate) fn path_of(address: &str) -> Option<&str> {
 }
 
 /// Says to somebody outside what became of its message, where it can be told.
-pub(crate) fn tell(
+fn tell(
     durable: &Durable,
     step: &mut Step,
     now: &Moment,
@@ -251,20 +251,8 @@ fn say(
     };
     let Some(to) = to else { return };
     let id = Numbers::after(durable, step).next();
-    let it = Outgoing {
-        id,
-        session: session.cloned(),
-        from: Sender::System,
-        to: to.to_owned(),
-        wire_id: outgoing::wire_id(now, id, "message"),
-        kind,
-        text: text.to_owned(),
-        state: State::Accepted,
-        accepted_ms: now.wall_ms,
-        delivered_ms: None,
-        ended_ms: None,
-        reason: String::new(),
-    };
+    let (session, to, text) = (session.cloned(), to.to_owned(), text.to_owned());
+    let it = Outgoing::new(now, id, session, Sender::System, to, kind, text);
     put(step, it);
 }
 

@@ -9,7 +9,7 @@
 //! Its mail goes the way of all members in terminals ([`crate::terminal`]): its process holds the screen and knows nothing of
 //! messages.
 
-use crate::agent::{Agent, Class, Ended, Outcome, Pty, Status, Usage};
+use crate::agent::{Agent, Class, Ended, Outcome, Pty, Status};
 use crate::effect::Order;
 use crate::id::{AgentId, PeerId};
 use crate::{Durable, Effect, Live, Moment, Record, Step, lifecycle};
@@ -84,8 +84,7 @@ pub(crate) fn lost(
 }
 
 fn failed(reason: String) -> Outcome {
-    let (status, class) = (Status::Failed, Some(Class::Adjust));
-    Outcome { status, class, reason, result: String::new(), usage: Usage::default() }
+    Outcome::silent(Status::Failed, Some(Class::Adjust), reason)
 }
 
 /// Ends the terminals of a team that is being deleted: without it they have no mail.

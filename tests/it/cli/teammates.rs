@@ -38,13 +38,7 @@ impl Fixture {
         set_up(&sandbox);
         let daemon = Daemon::start_in(sandbox);
         let mut lead = agents.lead(&daemon, "coordinator");
-        let request = Request::TeamCreate {
-            session: String::new(),
-            name: "alpha".into(),
-            description: String::new(),
-            agent_type: String::new(),
-        };
-        lead.client.ok(request);
+        lead.create_team("alpha");
         Self { daemon, _agents: agents, model, lead: RefCell::new(lead) }
     }
 
@@ -116,17 +110,22 @@ fn set_up(sandbox: &Sandbox) {
     sandbox.write("h/.claude.json", settings.to_string());
 }
 
+/// What `m1` says when it is asked to end.
+fn agrees_to_end() -> Script {
+    let agree = json!({
+        "to": "team-lead",
+        "message": { "type": "shutdown_response", "request_id": "{{shutdown-[0-9]+@m1}}", "approve": true },
+    });
+    Script::when("shutdown_request").call("SendMessage", agree).say("bye")
+}
+
 /// Words to a real member and back, its turn as a run, and its end, by what each version writes and reads.
 #[test]
 fn t2_a_real_terminal_is_a_member_until_it_agrees_to_end() {
     for version in ["2.1.332", "2.1.150"] {
         let hello = json!({ "to": "team-lead", "message": "hi & <b>", "summary": "hello" });
-        let agree = json!({
-            "to": "team-lead",
-            "message": { "type": "shutdown_response", "request_id": "{{shutdown-[0-9]+@m1}}", "approve": true },
-        });
         let scripts = vec![
-            Script::when("shutdown_request").call("SendMessage", agree).say("bye"),
+            agrees_to_end(),
             Script::when("say hello & <i>").call("SendMessage", hello).say("it is said"),
         ];
         let fixture = Fixture::new(version, scripts);
@@ -163,12 +162,8 @@ fn t2_a_real_terminal_is_a_member_until_it_agrees_to_end() {
 fn t2_l2_a_real_terminal_that_coordd_runs() {
     for version in ["2.1.332", "2.1.150"] {
         let hello = json!({ "to": "team-lead", "message": "hi from inside", "summary": "hello" });
-        let agree = json!({
-            "to": "team-lead",
-            "message": { "type": "shutdown_response", "request_id": "{{shutdown-[0-9]+@m1}}", "approve": true },
-        });
         let scripts = vec![
-            Script::when("shutdown_request").call("SendMessage", agree).say("bye"),
+            agrees_to_end(),
             Script::when("once more").say("the second answer"),
             Script::when("say hello").call("SendMessage", hello).say("the first answer"),
         ];

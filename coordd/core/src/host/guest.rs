@@ -5,6 +5,7 @@ use super::{Far, Told, Work, outgoing};
 use crate::agent::{Agent, Outcome, Runtime, Status};
 use crate::bridge::{self, Brought, Decision};
 use crate::effect::Event;
+use crate::id::SessionId;
 use crate::mailbox::{self, Draft, Numbers};
 use crate::message::{Kind as Said, Outside, Sender};
 use crate::mode::Mode;
@@ -34,9 +35,13 @@ pub(crate) fn hosts(session: &Session) -> bool {
     session.host_for.is_some()
 }
 
+fn addressed<'a>(durable: &'a Durable, it: &Brought) -> Option<&'a Session> {
+    durable.sessions.get(&SessionId(it.to.clone()))
+}
+
 /// The session that was made for this machine, while its user allows it.
 fn open<'a>(durable: &'a Durable, it: &Brought) -> Option<&'a Session> {
-    let session = durable.sessions.values().find(|session| session.id.0 == it.to)?;
+    let session = addressed(durable, it)?;
     let is_open = session.host_for.as_deref() == Some(it.peer.as_str());
     (is_open && bridge::may_be_heard(session, &it.peer)).then_some(session)
 }
@@ -64,7 +69,7 @@ pub(crate) fn bring(
     match told {
         Told::Work(work) => take(durable, live, step, now, it, from, *work),
         Told::Stop { agent, by } => {
-            let session = durable.sessions.values().find(|session| session.id.0 == it.to);
+            let session = addressed(durable, it);
             let agent = session.and_then(|session| guest(durable, session, it, &agent));
             let Some(agent) = agent else {
                 return Decision::Refused("there is no such worker".to_owned());

@@ -39,23 +39,12 @@ pub(super) fn send(
         return Err(Denial::Full { what: "messages on their way to the outside", max });
     }
     let id = Numbers::after(call.durable, step).next();
-    let it = Outgoing {
-        id,
-        session,
-        from: super::sending::sender(call),
-        to: path.to_owned(),
-        wire_id: outgoing::wire_id(call.now, id, "message"),
-        kind: outgoing::Kind::Words {
-            summary: summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
-            notice_id: notify.then(|| outgoing::wire_id(call.now, id, "notice")),
-        },
-        text: text.to_owned(),
-        state: State::Accepted,
-        accepted_ms: call.now.wall_ms,
-        delivered_ms: None,
-        ended_ms: None,
-        reason: String::new(),
+    let kind = outgoing::Kind::Words {
+        summary: summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
+        notice_id: notify.then(|| outgoing::wire_id(call.now, id, "notice")),
     };
+    let (from, to) = (super::sending::sender(call), path.to_owned());
+    let it = Outgoing::new(call.now, id, session, from, to, kind, text.to_owned());
     outside::put(step, it);
     call.remember(step, Keyed::Outgoing(id));
     Ok(Said::Later(Waiter::Handed(id)))

@@ -14,14 +14,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::command::Invocation;
 use super::wire::{self, LINE_LEN_MAX, Line};
-use crate::tools::{MARKER_NAME, ProcessTree, child, new_marker};
+use crate::tools::{ProcessTree, new_marker};
 
 /// Lines that were read and not looked at: a few, since one may be long.
 const LINES_MAX: usize = 8;
@@ -78,19 +78,9 @@ impl Child {
         let program = invocation.program.display().to_string();
         let fail = |source| StartError::Spawn { program: program.clone(), source };
         let marker = new_marker();
-        let mut command = Command::new(&invocation.program);
-        command
-            .args(&invocation.args)
-            .current_dir(cwd)
-            .env_clear()
-            .envs(&invocation.env)
-            .env(MARKER_NAME, &marker)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        child::prepare(&mut command);
+        let mut command = invocation.command(cwd, &marker);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0);
         let mut process = command.spawn().map_err(fail)?;
         let tree = ProcessTree::new(process.id().unwrap_or(0), &marker.to_string_lossy());
         let said = Rc::new(RefCell::default());

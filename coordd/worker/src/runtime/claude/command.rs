@@ -5,14 +5,17 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use proto::agent::{Bootstrap, Provider, Role};
 use serde_json::json;
+use tokio::process::Command;
 
 use super::super::kit::Kit;
 use super::history::History;
 use crate::outcome;
+use crate::tools::{MARKER_NAME, child};
 
 /// Where Claude Code is, when not in PATH. `coordctl` sets it from `claude_path`.
 const PATH_VARIABLE: &str = "COORDD_CLAUDE";
@@ -93,6 +96,20 @@ pub(super) enum Opening {
 }
 
 impl Invocation {
+    /// The process that it is, with its mark; it ends with whoever holds it. What its ends are connected to is the caller's.
+    pub(in crate::runtime) fn command(&self, cwd: &str, marker: &OsStr) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .current_dir(cwd)
+            .env_clear()
+            .envs(&self.env)
+            .env(MARKER_NAME, marker)
+            .kill_on_drop(true);
+        child::prepare(&mut command);
+        command
+    }
+
     /// The call for this agent. `turns` bounds the calls of the model, 0 does not; `server` is where its tools of coordd's are.
     pub(super) fn new(
         boot: &Bootstrap,

@@ -13,10 +13,10 @@ use rustix::fs::OFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::unix::AsyncFd;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
 use crate::runtime::claude::Invocation;
-use crate::tools::{MARKER_NAME, ProcessTree, child, new_marker};
+use crate::tools::{ProcessTree, new_marker};
 
 /// Why nothing runs in it.
 #[derive(Debug, thiserror::Error)]
@@ -123,18 +123,8 @@ impl Program {
     fn start(invocation: &Invocation, cwd: &str, slave: &OwnedFd) -> io::Result<Self> {
         let marker = new_marker();
         let end = || slave.try_clone().map(Stdio::from);
-        let mut command = Command::new(&invocation.program);
-        command
-            .args(&invocation.args)
-            .current_dir(cwd)
-            .env_clear()
-            .envs(&invocation.env)
-            .env(MARKER_NAME, &marker)
-            .stdin(end()?)
-            .stdout(end()?)
-            .stderr(end()?)
-            .kill_on_drop(true);
-        child::prepare(&mut command);
+        let mut command = invocation.command(cwd, &marker);
+        command.stdin(end()?).stdout(end()?).stderr(end()?);
         // SAFETY: both are system calls that are async-signal-safe and take neither a lock nor memory.
         unsafe {
             command.pre_exec(take_terminal);
