@@ -106,10 +106,13 @@ pub(super) fn send(
             if !everyone || matches!(denial, Denial::TooLarge { .. }) {
                 return Err(denial);
             }
-            rows.push(SendRow::Refused {
-                to: receiver.name.to_string(),
-                reason: "its mailbox is full".to_owned(),
-            });
+            let reason = if matches!(denial, Denial::MailboxFull { .. }) {
+                "its mailbox is full"
+            } else {
+                "it is on another machine, and nothing goes there at the moment"
+            };
+            let (to, reason) = (receiver.name.to_string(), reason.to_owned());
+            rows.push(SendRow::Refused { to, reason });
             continue;
         }
         let draft = Draft {

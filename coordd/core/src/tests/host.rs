@@ -2,7 +2,7 @@
 
 use super::{Stage, completed, to, worker};
 use crate::agent::{Agent, Class, LastRun, Life, Runtime, Status};
-use crate::answer::Answer;
+use crate::answer::{Answer, SendRow};
 use crate::bridge::{Brought, Decision, Fate, PeerReport, Remote, Report};
 use crate::denial::Denial;
 use crate::host::{Told, Work, far_lead};
@@ -10,7 +10,7 @@ use crate::id::{AgentId, MessageId, PeerId};
 use crate::input::{Credentials, Says};
 use crate::message::{Kind as Said, Sender, State};
 use crate::outgoing::{Kind, Outgoing};
-use crate::request::{NewAgent, NewSession, Request};
+use crate::request::{Body, NewAgent, NewSession, Request, To};
 use crate::role::Role;
 use crate::sim::random::Random;
 use crate::{Effect, Input};
@@ -360,6 +360,17 @@ fn c7_m8_a_worker_there_hears_nothing_any_more_once_that_is_taken_back() {
     assert!(matches!(denied, Denial::NotBridged { .. }));
     let prompt = Request::Prompt { session: "s".into(), agent: Some("w".into()), text: "x".into() };
     assert!(matches!(two.a.user(prompt), Err(Denial::NotBridged { .. })));
+    // M-5: of many, it alone does not get it, and for the reason that is true.
+    let all = Request::Send {
+        session: String::new(),
+        to: To::Everyone,
+        body: Body::Text { text: "hear".into() },
+        summary: String::new(),
+        notify_when_idle: false,
+    };
+    let Ok(Answer::Sent(rows)) = two.a.ask(two.lead, all) else { panic!() };
+    let refused = |it: &SendRow| matches!(it, SendRow::Refused { reason, .. } if reason.contains("another machine"));
+    assert!(rows.len() == 1 && refused(&rows[0]), "{rows:?}");
     // It can still be stopped.
     two.a.ask(two.lead, Request::AgentStop { agent: "w".into() }).unwrap();
     assert_eq!(open(&two.a).len(), 1);
