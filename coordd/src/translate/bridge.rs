@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use coordd_core::Core;
 use coordd_core::agent::Outcome;
 use coordd_core::bridge::{self, Brought, PeerReport, Remote, Report};
-use coordd_core::host::{Told, Work};
+use coordd_core::far::{Told, Work};
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::input;
 use coordd_core::message::{self, Sender};

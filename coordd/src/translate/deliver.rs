@@ -2,7 +2,6 @@
 
 use super::{status, usage, view};
 use coordd_core::agent::{LastRun, Outcome};
-use coordd_core::host;
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::message::{Kind, Message, Outside, Sender};
 use coordd_core::{Core, lifecycle};
@@ -109,7 +108,7 @@ fn from_agent(core: &Core, message: &Message, text: &str) -> (Origin, String) {
 
 /// Whether the receiver runs here for another machine, so that who speaks from there is its lead.
 fn is_guest(core: &Core, message: &Message) -> bool {
-    core.durable.agents.get(&message.to).is_some_and(|it| host::far_lead(it).is_some())
+    core.durable.agents.get(&message.to).is_some_and(|it| it.far_lead().is_some())
 }
 
 /// Words from outside carry where they come from, and no authority.

@@ -6,7 +6,7 @@ use coordd_core::agent::{Ended, Runtime};
 use coordd_core::effect::Size;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
-use coordd_core::request::teams::Invite;
+use coordd_core::request::Invite;
 use coordd_core::request::{Body, Join, NewAgent, NewSession, Request, To};
 use coordd_core::role::Role;
 use coordd_core::session::Inbound;
@@ -191,7 +191,7 @@ fn core_role(wire: proto::agent::Role) -> Role {
 }
 
 fn inbound(word: &str) -> Result<Option<Inbound>, ErrorBody> {
-    coordd_core::request::outside::inbound(word).map_err(|denial| super::error_body(&denial))
+    Inbound::from_word(word).map_err(|denial| super::error_body(&denial))
 }
 
 fn address(to: &str) -> Result<To, ErrorBody> {

@@ -2,7 +2,6 @@
 
 use super::{Facts, class, status, usage};
 use coordd_core::agent::{Agent, Life, Runtime};
-use coordd_core::host;
 use coordd_core::mode::Mode;
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
@@ -98,9 +97,7 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
         runtime: runtime(it.runtime),
         scratchpad: it.scratchpad.clone().filter(|path| !path.is_empty()),
         team: core.durable.team_of(&it.id).map(|team| team.name.to_string()),
-        running: count(&|agent| {
-            agent.is_active() && (agent.has_process() || host::is_hosted(agent))
-        }),
+        running: count(&|agent| agent.is_active() && (agent.has_process() || agent.is_hosted())),
         waiting: count(&|agent| agent.life == Life::Waiting),
         agents: count(&|_| true),
         questions: u32::try_from(open).unwrap_or(u32::MAX),
@@ -167,8 +164,8 @@ pub(crate) fn agent_state(core: &Core, it: &Agent) -> AgentState {
                 (None, false) => AgentState::Stopped,
             }
         }
-        Life::Down if host::is_hosted(it) && it.run_is_open() => AgentState::Running,
-        Life::Down if host::is_hosted(it) && it.is_active() => AgentState::Waiting,
+        Life::Down if it.is_hosted() && it.run_is_open() => AgentState::Running,
+        Life::Down if it.is_hosted() && it.is_active() => AgentState::Waiting,
         Life::Down => AgentState::Stopped,
         Life::Waiting => AgentState::Waiting,
         Life::Stopping { .. } => AgentState::Stopping,
@@ -194,7 +191,7 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         host: it
             .far
             .as_ref()
-            .filter(|_| host::is_hosted(it))
+            .filter(|_| it.is_hosted())
             .map(|it| machine(core, &it.peer))
             .unwrap_or_default(),
         agent_type: it.agent_type.clone(),

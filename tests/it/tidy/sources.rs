@@ -142,6 +142,27 @@ fn the_core_does_no_io_and_reads_no_clock() {
     none("the core decides and does nothing", &complaints);
 }
 
+/// Names from the root of the crate or from above a file's own folder: the only ways out of `state/`.
+fn leads_out_of_state(line: &str) -> bool {
+    let from_root = line.split("crate::").skip(1).any(|rest| !rest.starts_with("state::"));
+    from_root || line.contains("rules::") || line.contains("super::super")
+}
+
+#[test]
+fn the_cores_state_names_no_rule() {
+    let shipped = shipped();
+    let state: Vec<_> =
+        shipped.iter().filter(|file| file.path.starts_with("coordd/core/src/state/")).collect();
+    assert!(state.len() > 20, "the core's state is in coordd/core/src/state/");
+    let mut complaints = Vec::new();
+    for file in state {
+        for line in code(&file.text).iter().filter(|line| leads_out_of_state(line)) {
+            complaints.push(format!("{}: {}", file.path, line.trim()));
+        }
+    }
+    none("what is knows nothing of what follows from it", &complaints);
+}
+
 #[test]
 fn one_module_knows_bincode() {
     let mut complaints = Vec::new();

@@ -1,7 +1,7 @@
 //! Ten bugs of CASES.md, planted one at a time: each is found within 1,000 seeds, by the oracle that is there for its rule.
 
 use super::{run, std};
-use crate::planted::{Bug, switch};
+use crate::state::planted::{Bug, switch};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};

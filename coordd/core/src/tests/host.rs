@@ -5,7 +5,7 @@ use crate::agent::{Agent, Class, LastRun, Life, Runtime, Status};
 use crate::answer::{Answer, SendRow};
 use crate::bridge::{Brought, Decision, Fate, PeerReport, Remote, Report};
 use crate::denial::Denial;
-use crate::host::{Told, Work, far_lead};
+use crate::far::{Told, Work};
 use crate::id::{AgentId, MessageId, PeerId};
 use crate::input::{Credentials, Says};
 use crate::message::{Kind as Said, Sender, State};
@@ -216,7 +216,7 @@ fn c7_a_worker_runs_there_and_is_told_of_here() {
     let guest = two.b.agent("w");
     assert_eq!((guest.runtime, &guest.life, guest.mailbox.len()), (Runtime::Native, &Life::Up, 1));
     assert_eq!(two.b.message(guest.mailbox[0]).kind, Said::Prompt);
-    assert_eq!(far_lead(guest).unwrap().agent, two.a.id("w").to_string());
+    assert_eq!(guest.far_lead().unwrap().agent, two.a.id("w").to_string());
     assert!(!two.a.agent("w").run_is_open());
     let peer = two.begin("w");
     assert_eq!(two.a.message(task).state, State::Consumed);
@@ -803,7 +803,7 @@ fn c7_n4_each_end_there_is_told_here_once() {
         two.rest();
         let durable = &two.a.core.durable;
         for there in two.b.core.durable.agents.values() {
-            let Some(far) = far_lead(there) else { continue };
+            let Some(far) = there.far_lead() else { continue };
             let here = &durable.agents[&AgentId(far.agent.clone())];
             let told = durable.messages.values().filter(
                 |it| matches!(&it.kind, Said::Notification { agent, .. } if *agent == here.id),

@@ -6,7 +6,7 @@ use crate::agent::{
 };
 use crate::answer::SendRow;
 use crate::bridge::{Allowed, Wish};
-use crate::host::Far;
+use crate::far::Far;
 use crate::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::mode::Mode;

@@ -7,7 +7,7 @@ use crate::denial::Denial;
 use crate::effect::{Order, Size};
 use crate::id::{MessageId, PeerId};
 use crate::message::{Kind, State};
-use crate::request::teams::Invite;
+use crate::request::Invite;
 use crate::request::{NewAgent, Request};
 use crate::{Effect, Input, limits};
 use alloc::string::{String, ToString as _};

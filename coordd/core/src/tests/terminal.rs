@@ -8,7 +8,7 @@ use crate::effect::Event;
 use crate::id::{AgentId, MessageId, PeerId};
 use crate::message::{Kind, Sender, State};
 use crate::name::Name;
-use crate::request::teams::Invite;
+use crate::request::Invite;
 use crate::request::{Body, Request, To};
 use crate::task::{Edit, TaskStatus};
 use crate::terminal::{Left, Said, key_of};

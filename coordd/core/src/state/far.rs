@@ -1,0 +1,60 @@
+//! Agents that belong to two machines, and what the two daemons say about them.
+
+use crate::state::agent::{Outcome, Runtime};
+use alloc::boxed::Box;
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+/// The other end of an agent that belongs to two machines.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Far {
+    /// The other daemon's fingerprint.
+    pub peer: String,
+    /// Its session there.
+    pub session: String,
+    /// Its id there. Empty on the lead's machine, whose own id is used by both.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub agent: String,
+}
+
+/// What one daemon says to the other about such an agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Something for it to read. It is made when it is not there yet.
+    Work(Box<Work>),
+    /// It is to be stopped.
+    Stop {
+        /// Its id on the lead's machine.
+        agent: String,
+        /// Who asked.
+        by: String,
+    },
+    /// A run of it has ended.
+    Ended {
+        /// Its id on the lead's machine.
+        agent: String,
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// Something for a worker to read, with what the worker is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Work {
+    /// Its id on the lead's machine.
+    pub agent: String,
+    /// Its name there.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The phase it was started in, or empty.
+    pub phase: String,
+    /// What is to drive it, where the lead said so.
+    pub runtime: Option<Runtime>,
+    /// Whether this is its task, or words beside it.
+    pub is_task: bool,
+    /// What is said.
+    pub text: String,
+    /// In short.
+    pub summary: String,
+}

@@ -1,0 +1,59 @@
+//! A question to the user: may this tool run? (W-3)
+//!
+//! It is durable: it waits over restarts of the daemon and of the agent, and only a user answers it.
+
+use crate::state::id::{AgentId, PermissionId, SessionId};
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+/// A question.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Permission {
+    /// Its id.
+    pub id: PermissionId,
+    /// The session.
+    pub session: SessionId,
+    /// Who asks.
+    pub agent: AgentId,
+    /// What is asked.
+    pub question: Question,
+    /// When.
+    pub asked_ms: u64,
+    /// The answer.
+    #[serde(default)]
+    pub answer: Option<Answer>,
+}
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Question {
+    /// The tool.
+    pub tool: String,
+    /// Its input, as JSON text that means nothing here.
+    pub input: String,
+    /// Why it is asked.
+    pub reason: String,
+    /// A rule that would allow it.
+    pub rule: String,
+}
+
+/// The user's answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// Whether the tool may run.
+    pub allow: bool,
+    /// What the agent is told when not.
+    pub reason: String,
+    /// The rule that holds from now on, or empty.
+    pub rule: String,
+    /// When.
+    pub at_ms: u64,
+    /// The incarnation that asked and had ended, or was ending, when the answer came; 0 when it heard it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unheard_by: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(it: &u32) -> bool {
+    *it == 0
+}
