@@ -167,4 +167,9 @@ pub enum Event {
         /// It.
         frame: Frame,
     },
+    /// What a session may exchange with other machines, or what becomes of what it is told from outside, was set.
+    SettingsChanged {
+        /// The session, as it is now.
+        session: SessionView,
+    },
 }

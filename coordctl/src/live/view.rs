@@ -223,6 +223,7 @@ impl View {
             | Event::SessionCreated { .. }
             | Event::SessionRemoved {}
             | Event::CaughtUp {}
+            | Event::SettingsChanged { .. }
             | Event::Screen { .. }
             | Event::Entry { .. }
             | Event::Delta { .. } => String::new(),

@@ -28,7 +28,7 @@ mod sim;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{Step, lifecycle, route};
+pub use rules::{Step, route, runs};
 pub use state::{
     Durable, Effect, Input, Live, Moment, Record, agent, answer, bridge, denial, effect, far, id,
     input, limits, live, message, mode, name, outgoing, permission, record, request, role, session,
@@ -47,11 +47,22 @@ pub struct Core {
 impl Core {
     /// Takes one input. The returned effects may be carried out only once the returned records are durable.
     pub fn turn(&mut self, now: &Moment, input: Input) -> Step {
-        let mut whole = rules::decide(&self.durable, &mut self.live, now, input);
+        self.turn_by(now, input, rules::decide, rules::settle)
+    }
+
+    /// The same by other rules, which tests make of ours.
+    fn turn_by(
+        &mut self,
+        now: &Moment,
+        input: Input,
+        decide: impl FnOnce(&Durable, &mut Live, &Moment, Input) -> Step,
+        settle: impl Fn(&Durable, &mut Live, &Moment) -> Step,
+    ) -> Step {
+        let mut whole = decide(&self.durable, &mut self.live, now, input);
         whole.records.iter().for_each(|record| self.durable.apply(record));
         // Each round either starts, hands over or answers something, so the rounds end; the bound is for a bug.
         for round in 0..limits::SETTLE_ROUNDS_MAX {
-            let step = rules::settle(&self.durable, &mut self.live, now);
+            let step = settle(&self.durable, &mut self.live, now);
             if step.records.is_empty() && step.effects.is_empty() {
                 return whole;
             }

@@ -243,6 +243,7 @@ fn event_name(event: &proto::event::Event) -> &'static str {
     match event {
         E::SessionCreated { .. } => "session_created",
         E::SessionChanged { .. } => "session_changed",
+        E::SettingsChanged { .. } => "settings_changed",
         E::SessionRemoved {} => "session_removed",
         E::ModeSwitched { .. } => "mode_switched",
         E::AgentCreated { .. } => "agent_created",

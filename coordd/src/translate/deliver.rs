@@ -4,7 +4,7 @@ use super::{status, usage, view};
 use coordd_core::agent::{LastRun, Outcome};
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::message::{Kind, Message, Outside, Sender};
-use coordd_core::{Core, lifecycle};
+use coordd_core::{Core, runs};
 use proto::agent::Order;
 use proto::entry::Origin;
 use proto::notification::{Notification, render, render_agent_message, render_outside_message};
@@ -128,9 +128,8 @@ fn notification(
     // The message's own summary is cut for lists; the lead reads the reason whole.
     let last = LastRun { outcome: outcome.clone(), ended_ms: message.accepted_ms, thin };
     let agents = &core.durable.agents;
-    let summary = agents
-        .get(agent)
-        .map_or_else(|| message.summary.clone(), |it| lifecycle::summary(it, &last));
+    let summary =
+        agents.get(agent).map_or_else(|| message.summary.clone(), |it| runs::summary(it, &last));
     Notification {
         task_id: agent.to_string(),
         status: status(outcome.status),

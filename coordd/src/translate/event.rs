@@ -19,6 +19,9 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
             Event::SessionCreated { session: view::session(core, durable.sessions.get(session)?) }
         }
         It::SessionChanged(state) => Event::SessionChanged { state: view::session_state(*state) },
+        It::SettingsChanged => {
+            Event::SettingsChanged { session: view::session(core, durable.sessions.get(session)?) }
+        }
         It::SessionRemoved => Event::SessionRemoved {},
         It::ModeSwitched { from, to } => {
             Event::ModeSwitched { from: view::mode(*from), to: view::mode(*to) }
@@ -82,7 +85,7 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
 fn message_changed(core: &Core, id: MessageId, state: State) -> Option<Event> {
     let durable = &core.durable;
     let (from, to, reason) = if let Some(of) = durable.outbox.get(id) {
-        (&of.from, format!("uds:{}", of.to), &of.reason)
+        (&of.from, of.address(), &of.reason)
     } else {
         let of = durable.messages.get(&id)?;
         (&of.from, durable.agents.get(&of.to)?.name.to_string(), &of.reason)
@@ -108,4 +111,44 @@ fn edit_refused(team: &str, task: u32, why: &Denial, is_known: bool) -> String {
         "what was written into the file of task {task} of team {team} is not taken over: {}{hint}; {then}",
         why.message
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coordd_core::message::Sender;
+    use coordd_core::outgoing::{Kind, Outgoing};
+    use coordd_core::{Durable, Live, Record};
+
+    fn outgoing(id: u64, to: &str) -> Outgoing {
+        Outgoing {
+            id: MessageId(id),
+            session: None,
+            from: Sender::User,
+            to: to.into(),
+            wire_id: format!("wire-{id}"),
+            kind: Kind::Words { summary: String::new(), notice_id: None },
+            text: "hello".into(),
+            state: State::Accepted,
+            accepted_ms: 1,
+            delivered_ms: None,
+            ended_ms: None,
+            reason: String::new(),
+        }
+    }
+
+    #[test]
+    fn fa22_a_message_outside_is_told_with_its_own_address() {
+        let mut durable = Durable::default();
+        let far = "bridge:aaaaaaaaaaaaaaaa/s9";
+        for (id, to) in [(1, "/run/bob.sock"), (2, far)] {
+            durable.apply(&Record::OutgoingPut { outgoing: outgoing(id, to).into() });
+        }
+        let core = Core { durable, live: Live::default() };
+        for (id, address) in [(1, "uds:/run/bob.sock"), (2, far)] {
+            let event = message_changed(&core, MessageId(id), State::Accepted);
+            let Some(Event::MessageChanged { to, .. }) = event else { panic!("{event:?}") };
+            assert_eq!(to, address);
+        }
+    }
 }

@@ -371,7 +371,7 @@ pub(crate) fn notification(agent: &Agent) -> Option<proto::notification::Notific
     Some(proto::notification::Notification {
         task_id: agent.id.to_string(),
         status: status(last.outcome.status),
-        summary: coordd_core::lifecycle::summary(agent, last),
+        summary: coordd_core::runs::summary(agent, last),
         result: last.outcome.result.clone(),
         usage: usage(&last.outcome.usage),
     })

@@ -4,10 +4,11 @@
 //! either direction that the user did not allow for that session and that daemon. Somebody outside never has the user's
 //! authority, as `outside.rs` says.
 
-use crate::rules::Step;
-use crate::rules::handing;
-use crate::rules::host::{self, guest};
-use crate::rules::outside::{self, Words, shortened};
+use crate::rules::outbox::moved;
+use crate::rules::outside::{self, Words};
+use crate::rules::starting::same_secret;
+use crate::rules::turn::Turn;
+use crate::rules::{guest, handing, host};
 use crate::state::bridge::{Brought, Decision, Fate, Report, Wish, is_fingerprint, parts};
 use crate::state::denial::Denial;
 use crate::state::id::{MessageId, PeerId, SessionId};
@@ -15,14 +16,12 @@ use crate::state::input::{Credentials, Says};
 use crate::state::live::Caller;
 use crate::state::message::{Outside, Sender, State};
 use crate::state::outgoing::{self, Outgoing};
-use crate::state::{Durable, Effect, Live, Moment, Record, limits};
+use crate::state::text::shortened;
+use crate::state::{Effect, Live, Moment, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
-
-mod room;
-
-pub(crate) use room::{escaped_len, has_room, has_room_for_status};
+use alloc::vec::Vec;
 
 /// The daemon that an outgoing message is for, if it goes over the bridge.
 fn daemon_of(it: &Outgoing) -> Option<&str> {
@@ -36,25 +35,19 @@ pub(crate) fn starting(live: &mut Live, incarnation: u32, token: String) {
 
 /// The store was damaged. Numbers may have been given out that nobody remembers here, so they begin anew, whether or not there is
 /// a bridge now.
-pub(crate) fn renumber(durable: &Durable, step: &mut Step, now: &Moment) {
-    let wish = durable.bridge.unwrap_or(Wish { on: false, epoch: 0 });
-    let epoch = now.wall_ms.max(wish.epoch.saturating_add(1));
-    step.record(Record::BridgeSet { on: wish.on, epoch });
+pub(crate) fn renumber(turn: &mut Turn<'_>) {
+    let wish = turn.durable.bridge.unwrap_or(Wish { on: false, epoch: 0 });
+    let epoch = turn.now.wall_ms.max(wish.epoch.saturating_add(1));
+    turn.record(Record::BridgeSet { on: wish.on, epoch });
 }
 
 /// The bridge says hello.
-pub(crate) fn connected(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    peer: PeerId,
-    credentials: &Credentials,
-) {
-    let bridge = &mut live.bridge;
+pub(crate) fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: &Credentials) {
+    let bridge = &mut turn.live.bridge;
     let is_it = bridge.incarnation == credentials.incarnation
-        && crate::rules::decide::same_secret(&bridge.token, &credentials.token);
-    let Some(wish) = durable.bridge.filter(|it| it.on && is_it) else {
-        step.effect(Effect::Close { peer, denial: Denial::BadCredentials });
+        && same_secret(&bridge.token, &credentials.token);
+    let Some(wish) = turn.durable.bridge.filter(|it| it.on && is_it) else {
+        turn.effect(Effect::Close { peer, denial: Denial::BadCredentials });
         return;
     };
     bridge.ended.clear();
@@ -62,13 +55,13 @@ pub(crate) fn connected(
     bridge.handed.clear();
     bridge.due = true;
     if let Some(old) = old {
-        live.forget_peer(old);
-        step.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
+        turn.live.forget_peer(old);
+        turn.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
     }
-    live.peers.insert(peer, Caller::Bridge);
-    step.effect(Effect::Welcome { peer, agent: None });
-    step.effect(Effect::BeginBridge { peer, epoch: wish.epoch });
-    step.effect(Effect::Announce { peer });
+    turn.live.peers.insert(peer, Caller::Bridge);
+    turn.effect(Effect::Welcome { peer, agent: None });
+    turn.effect(Effect::BeginBridge { peer, epoch: wish.epoch });
+    turn.effect(Effect::Announce { peer });
 }
 
 pub(crate) fn disconnected(live: &mut Live, peer: PeerId) {
@@ -81,18 +74,22 @@ pub(crate) fn disconnected(live: &mut Live, peer: PeerId) {
 
 /// Gives the bridge what is open and what it has room for: as much for each daemon as can be on its way, so that one that is
 /// away keeps nobody waiting.
-pub(crate) fn hand_over(durable: &Durable, live: &mut Live, step: &mut Step) {
-    let bridge = &mut live.bridge;
-    let last = durable.outbox.carried_last();
+pub(crate) fn hand_over(turn: &mut Turn<'_>) {
+    let last = turn.durable.outbox.carried_last();
+    let bridge = &mut turn.live.bridge;
     let Some(peer) = bridge.peer.filter(|_| bridge.due || last > bridge.looked_at) else { return };
     bridge.due = false;
     bridge.looked_at = last;
-    for it in durable.outbox.carried() {
+    let mut given = Vec::new();
+    for it in turn.durable.outbox.carried() {
         let Some(daemon) = daemon_of(it) else { continue };
         let handed = bridge.handed.entry(daemon.to_owned()).or_default();
         if handed.len() < limits::BRIDGE_WINDOW_MAX && handed.insert(it.id) {
-            step.effect(Effect::Carry { peer, outgoing: it.id });
+            given.push(it.id);
         }
+    }
+    for outgoing in given {
+        turn.effect(Effect::Carry { peer, outgoing });
     }
 }
 
@@ -110,72 +107,54 @@ pub(crate) fn daemon(live: &Live, given: &str) -> Result<String, Denial> {
 }
 
 /// What became of a row, by the word of the other daemon.
-pub(crate) fn told(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    id: MessageId,
-    fate: Fate,
-) {
-    for handed in live.bridge.handed.values_mut() {
-        live.bridge.due |= handed.remove(&id);
+pub(crate) fn told(turn: &mut Turn<'_>, id: MessageId, fate: Fate) {
+    for handed in turn.live.bridge.handed.values_mut() {
+        turn.live.bridge.due |= handed.remove(&id);
     }
-    let Some(it) = durable.outbox.get(id).filter(|it| it.state == State::Accepted) else { return };
+    let Some(it) = turn.durable.outbox.get(id).filter(|it| it.state == State::Accepted) else {
+        return;
+    };
     if daemon_of(it).is_none() {
         return;
     }
     if it.is_of_host() {
-        return host::told(durable, live, step, now, it, &fate);
+        return host::told(turn, it, &fate);
     }
     match fate {
-        Fate::Taken => handing::moved(step, now, it, State::Delivered, ""),
+        Fate::Taken => moved(turn, it, State::Delivered, ""),
         Fate::Refused(why) => {
-            handing::moved(step, now, it, State::Bounced, &shortened(&why));
-            handing::tell_sender(
-                durable,
-                live,
-                step,
-                now,
-                it,
-                "was refused there and was not read",
-            );
+            moved(turn, it, State::Bounced, &shortened(&why));
+            handing::tell_sender(turn, it, "was refused there and was not read");
         }
-        Fate::Expired => expired(durable, live, step, now, it),
+        Fate::Expired => expired(turn, it),
     }
 }
 
-fn expired(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment, it: &Outgoing) {
+fn expired(turn: &mut Turn<'_>, it: &Outgoing) {
     let days = limits::BRIDGE_KEPT_MS / (24 * 60 * 60 * 1_000);
     let why = format!("its machine did not fetch it within {days} days");
-    handing::moved(step, now, it, State::Expired, &why);
-    handing::tell_sender(durable, live, step, now, it, "expired and was not read");
+    moved(turn, it, State::Expired, &why);
+    handing::tell_sender(turn, it, "expired and was not read");
 }
 
 /// What waited for too long expires here too: the bridge may be switched off.
-pub(crate) fn expire(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
-    for it in durable.outbox.carried() {
-        let before = now.wall_ms.saturating_sub(it.kept_ms() + limits::FORGET_EVERY_MS);
+pub(crate) fn expire(turn: &mut Turn<'_>) {
+    for it in turn.durable.outbox.carried() {
+        let before = turn.now.wall_ms.saturating_sub(it.kept_ms() + limits::FORGET_EVERY_MS);
         if it.accepted_ms >= before {
             continue;
         }
         if it.is_of_host() {
-            host::told(durable, live, step, now, it, &Fate::Expired);
+            host::told(turn, it, &Fate::Expired);
         } else {
-            expired(durable, live, step, now, it);
+            expired(turn, it);
         }
     }
 }
 
 /// Judges a row from another daemon.
-pub(crate) fn bring(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    mut it: Brought,
-) -> Decision {
-    if live.is_ending() || live.disk_full {
+pub(crate) fn bring(turn: &mut Turn<'_>, mut it: Brought) -> Decision {
+    if turn.live.is_ending() || turn.live.disk_full {
         return Decision::Later;
     }
     if !is_fingerprint(&it.peer) || it.message.is_empty() {
@@ -191,13 +170,13 @@ pub(crate) fn bring(
     match core::mem::replace(&mut it.says, Says::NotifyWhenIdle) {
         Says::Words { text, summary } => {
             let words = Words { text, summary };
-            words_for(durable, live, step, now, (&it.to, &it.peer), &from, words)
+            words_for(turn, (&it.to, &it.peer), &from, words)
         }
         Says::Status { of, verdict, reason } => {
-            handing::status(durable, live, step, now, &from, &of, verdict, &reason);
+            handing::status(turn, &from, &of, verdict, &reason);
             Decision::Taken
         }
-        Says::Host(told) => guest::bring(durable, live, step, now, &it, from, told),
+        Says::Host(told) => guest::bring(turn, &it, from, told),
         Says::NotifyWhenIdle | Says::Idle { .. } => {
             Decision::Refused("this is not said between machines".to_owned())
         }
@@ -205,30 +184,27 @@ pub(crate) fn bring(
 }
 
 fn words_for(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
+    turn: &mut Turn<'_>,
     (to, peer): (&str, &str),
     from: &Outside,
     words: Words,
 ) -> Decision {
     // The bridge, or this daemon, died before the other one was told.
-    if durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
+    if turn.durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
         return Decision::Taken;
     }
     // It fetches too slowly what is said of its messages: no more of them are taken before it does.
-    if durable.outbox.statuses_len_to(peer) >= limits::BRIDGE_STATUSES_OF_ONE_MAX {
+    if turn.durable.outbox.statuses_len_to(peer) >= limits::BRIDGE_STATUSES_OF_ONE_MAX {
         return Decision::Later;
     }
-    let session = durable.sessions.get(&SessionId(to.to_owned()));
+    let session = turn.durable.sessions.get(&SessionId(to.to_owned()));
     // Whether there is such a session is not told to who may not write to it.
     let Some(session) = session.filter(|it| it.hears(peer)) else {
         let why = "no session of that id takes messages from this machine; its user allows it with \
                    `coordctl bridge allow`";
         return Decision::Refused(why.to_owned());
     };
-    match outside::arrive(durable, live, step, now, session, from, words) {
+    match outside::arrive(turn, session, from, words) {
         Ok(_) => Decision::Taken,
         Err(why) => Decision::Refused(why),
     }

@@ -9,11 +9,12 @@
 //! Its mail goes the way of all members in terminals ([`crate::rules::terminal`]): its process holds the screen and knows nothing of
 //! messages.
 
-use crate::rules::{Step, lifecycle};
+use crate::rules::runs;
+use crate::rules::turn::Turn;
 use crate::state::agent::{Agent, Class, Ended, Outcome, Pty, Status};
 use crate::state::effect::Order;
 use crate::state::id::{AgentId, PeerId};
-use crate::state::{Durable, Effect, Live, Moment, Record};
+use crate::state::{Durable, Effect, Live, Record};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -32,29 +33,21 @@ pub(crate) fn comes_back(agent: &Agent) -> Option<bool> {
 }
 
 /// Makes a member whose terminal coordd runs, or has one that is down started again.
-pub(crate) fn want(live: &mut Live, step: &mut Step, agent: &Agent, arguments: Vec<String>) {
+pub(crate) fn want(turn: &mut Turn<'_>, agent: &Agent, arguments: Vec<String>) {
     let pty = Pty { wanted: true, arguments, ended: None };
-    step.record(Record::PtySet { agent: agent.id.clone(), pty });
-    live.touch(&agent.id);
+    turn.record(Record::PtySet { agent: agent.id.clone(), pty });
 }
 
 /// Its program has ended by itself. It stays down until somebody speaks to it, or wants it again.
-pub(crate) fn ended(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    agent: &Agent,
-    ended: Ended,
-) {
+pub(crate) fn ended(turn: &mut Turn<'_>, agent: &Agent, ended: Ended) {
     let Some(pty) = &agent.pty else { return };
-    step.record(Record::AgentParked { agent: agent.id.clone() });
+    turn.record(Record::AgentParked { agent: agent.id.clone() });
     let how = in_words(&ended);
     let pty = Pty { wanted: false, ended: Some(ended), ..pty.clone() };
-    step.record(Record::PtySet { agent: agent.id.clone(), pty });
+    turn.record(Record::PtySet { agent: agent.id.clone(), pty });
     if agent.run_is_open() {
         let reason = format!("in the middle of its work {how}");
-        lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, failed(reason));
+        runs::end(turn, agent, agent.runs + 1, failed(reason));
     }
 }
 
@@ -70,35 +63,15 @@ fn in_words(ended: &Ended) -> String {
 }
 
 /// Its process was lost. Nobody says any more that the run in it is over.
-pub(crate) fn lost(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    agent: &Agent,
-    how: &str,
-) {
+pub(crate) fn lost(turn: &mut Turn<'_>, agent: &Agent, how: &str) {
     if agent.has_pty() && agent.run_is_open() {
         let outcome = failed(format!("its terminal was lost in the middle of its work, by {how}"));
-        lifecycle::end_run(durable, live, step, now, agent, agent.runs + 1, outcome);
+        runs::end(turn, agent, agent.runs + 1, outcome);
     }
 }
 
 fn failed(reason: String) -> Outcome {
     Outcome::silent(Status::Failed, Some(Class::Adjust), reason)
-}
-
-/// Ends the terminals of a team that is being deleted: without it they have no mail.
-pub(crate) fn end_all(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    agents: &[&Agent],
-) {
-    for agent in agents.iter().filter(|it| it.has_pty()) {
-        lifecycle::stop(durable, live, step, now, agent, "the end of its team", false);
-    }
 }
 
 /// Somebody looks at the screen of an agent.
@@ -107,31 +80,31 @@ pub(crate) fn look(live: &mut Live, agent: &AgentId, peer: PeerId) {
 }
 
 /// A connection is gone; where it was the last one that looked, nothing is shown any more.
-pub(crate) fn look_away(live: &mut Live, step: &mut Step, peer: PeerId) {
+pub(crate) fn look_away(turn: &mut Turn<'_>, peer: PeerId) {
     let mut left: Vec<AgentId> = Vec::new();
-    live.viewers.retain(|agent, peers| {
+    turn.live.viewers.retain(|agent, peers| {
         if peers.remove(&peer) && peers.is_empty() {
             left.push(agent.clone());
         }
         !peers.is_empty()
     });
     for agent in left {
-        order(live, step, &agent, Order::Screen { shown: false });
+        order(turn, &agent, Order::Screen { shown: false });
     }
 }
 
 /// A process is connected: whoever looks already is shown what it has.
-pub(crate) fn connected(live: &Live, step: &mut Step, agent: &AgentId) {
-    if live.viewers.contains_key(agent) {
-        order(live, step, agent, Order::Screen { shown: true });
+pub(crate) fn connected(turn: &mut Turn<'_>, agent: &AgentId) {
+    if turn.live.viewers.contains_key(agent) {
+        order(turn, agent, Order::Screen { shown: true });
     }
 }
 
 /// Tells the process, where it is connected. Whether it is.
-pub(crate) fn order(live: &Live, step: &mut Step, agent: &AgentId, order: Order) -> bool {
-    let peer = live.links.get(agent).filter(|it| !it.told_to_stop).and_then(|it| it.peer);
+pub(crate) fn order(turn: &mut Turn<'_>, agent: &AgentId, order: Order) -> bool {
+    let peer = turn.live.links.get(agent).filter(|it| !it.told_to_stop).and_then(|it| it.peer);
     if let Some(peer) = peer {
-        step.effect(Effect::Order { peer, order });
+        turn.effect(Effect::Order { peer, order });
     }
     peer.is_some()
 }

@@ -1,9 +1,10 @@
 //! What the passing of time brings: what is old is forgotten, what waited too long expires, who did not show up is killed.
 
-use crate::rules::{Step, bridge, lifecycle, outside};
+use crate::rules::turn::Turn;
+use crate::rules::{bridge, lifecycle, outside};
 use crate::state::agent::Life;
 use crate::state::live::Clocks;
-use crate::state::{Durable, Effect, Live, Moment, Record, limits};
+use crate::state::{Effect, Live, Moment, Record, limits};
 use alloc::vec::Vec;
 
 /// After a jump of the wall clock everything looks old; who is about to repeat a call is given the time to.
@@ -19,43 +20,44 @@ pub(crate) fn watch_clocks(live: &mut Live, now: &Moment) {
 }
 
 /// Some time has passed.
-pub(crate) fn tick(durable: &Durable, live: &mut Live, step: &mut Step, now: &Moment) {
-    if live
+pub(crate) fn tick(turn: &mut Turn<'_>) {
+    if turn
+        .live
         .forgot_mono_ms
-        .is_none_or(|at| now.mono_ms >= at.saturating_add(limits::FORGET_EVERY_MS))
+        .is_none_or(|at| turn.now.mono_ms >= at.saturating_add(limits::FORGET_EVERY_MS))
     {
-        live.forgot_mono_ms = Some(now.mono_ms);
-        let before_ms = now.wall_ms.saturating_sub(limits::RECEIPT_KEPT_MS);
-        if durable.has_older_than(before_ms) {
-            step.record(Record::Forgotten { before_ms });
+        turn.live.forgot_mono_ms = Some(turn.now.mono_ms);
+        let before_ms = turn.now.wall_ms.saturating_sub(limits::RECEIPT_KEPT_MS);
+        if turn.durable.has_older_than(before_ms) {
+            turn.record(Record::Forgotten { before_ms });
         }
-        outside::expire(durable, step, now);
-        bridge::expire(durable, live, step, now);
+        outside::expire(turn);
+        bridge::expire(turn);
     }
-    if live.start_due_mono_ms.take_if(|at| now.mono_ms >= *at).is_some() {
-        live.place_freed = true;
+    if turn.live.start_due_mono_ms.take_if(|at| turn.now.mono_ms >= *at).is_some() {
+        turn.live.place_freed = true;
     }
-    let mut left = Vec::new();
-    for (id, link) in &mut live.links {
-        if link.deadline_mono_ms.is_none_or(|at| now.mono_ms < at) {
+    let (mut left, mut kills) = (Vec::new(), Vec::new());
+    for (id, link) in &mut turn.live.links {
+        if link.deadline_mono_ms.is_none_or(|at| turn.now.mono_ms < at) {
             continue;
         }
         link.deadline_mono_ms = None;
-        let Some(agent) = durable.agents.get(id) else { continue };
+        let Some(agent) = turn.durable.agents.get(id) else { continue };
         // A program of the user's may live without us; it has left.
         if agent.is_external() && agent.life == Life::Up {
             left.push(agent);
             continue;
         }
         // The end is told by `Exited`, once the shell has seen it.
-        step.effect(Effect::Kill {
-            agent: id.clone(),
-            incarnation: link.incarnation,
-            process: agent.process.clone(),
-            tree: !agent.is_external(),
-        });
+        let (incarnation, process) = (link.incarnation, agent.process.clone());
+        let tree = !agent.is_external();
+        kills.push(Effect::Kill { agent: id.clone(), incarnation, process, tree });
+    }
+    for kill in kills {
+        turn.effect(kill);
     }
     for agent in left {
-        lifecycle::gone(live, step, agent, false, "its connection was lost");
+        lifecycle::gone(turn, agent, false, "its connection was lost");
     }
 }

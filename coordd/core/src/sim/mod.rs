@@ -1,7 +1,7 @@
 //! The core in a made-up world: its invariants and promises over many seeds (rel-99).
 //!
 //! `world.rs` has the disk, the shell and the connections, `agent.rs` a scripted process, `workload.rs` wishes and faults, `outside.rs` other programs, `far.rs` another machine,
-//! `oracle.rs` what must be true; `planted.rs` plants bugs for it to find. A run ends with a time without faults, after
+//! `oracle.rs` what must be true; `bugs.rs` has bugs for it to find, which `planted.rs` plants. A run ends with a time without faults, after
 //! which nothing may be left undone.
 //!
 //! Every rule was also broken once by hand, and a test failed. Rule, as it was broken; the table that noticed; the first
@@ -67,6 +67,7 @@
 )]
 
 mod agent;
+mod bugs;
 mod far;
 mod oracle;
 mod outside;

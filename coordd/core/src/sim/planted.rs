@@ -1,7 +1,7 @@
 //! Ten bugs of CASES.md, planted one at a time: each is found within 1,000 seeds, by the oracle that is there for its rule.
 
+use super::bugs::{self, Bug};
 use super::{run, std};
-use crate::state::planted::{Bug, switch};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};
@@ -16,12 +16,12 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
     QUIET.call_once(|| {
         let loud = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |it| {
-            if !switch::is_any_planted() {
+            if !bugs::is_any_planted() {
                 loud(it);
             }
         }));
     });
-    switch::with(bug, || {
+    bugs::with(bug, || {
         (0..SEEDS).find_map(|seed| {
             let cause = std::panic::catch_unwind(|| run(seed, false)).err()?;
             let said = cause.downcast_ref::<String>().map(String::as_str);
@@ -48,7 +48,7 @@ macro_rules! planted {
 }
 
 planted! {
-    a9_mail_is_removed_before_it_is_acknowledged: A9, "reached nobody";
+    a9_mail_is_removed_before_it_is_acknowledged: A9, "is not in the conversation";
     a13_mail_wakes_an_agent_that_was_stopped: A13, "A13: ";
     a17_a_later_message_overtakes_an_earlier_one: A17, "M-3: out of order";
     a21_the_sender_is_not_told_what_went_back: A21, "M-4: ";

@@ -7,6 +7,7 @@
 //! ```
 
 use super::agent::{Act, Folder, FromDaemon, Process};
+use super::bugs;
 use super::far::Far;
 use super::oracle::Oracle;
 use super::outside::Crowd;
@@ -124,7 +125,7 @@ impl World {
         self.say(|| format!("input {input:?}"));
         let random = self.random.bytes();
         let now = Moment { wall_ms: self.wall_ms, mono_ms: self.mono_ms, random };
-        let step = self.core.turn(&now, input);
+        let step = bugs::turn(&mut self.core, &now, input);
         self.say(|| format!("    records {:?}\n    effects {:?}", step.records, step.effects));
         Oracle::decided(&self.core, &step, request);
         if !(step.records.is_empty() && step.effects.is_empty()) {

@@ -8,17 +8,36 @@ use crate::state::message::{self, Message, Outside, Sender, State};
 use crate::state::name::Name;
 use crate::state::outgoing::Outbox;
 use crate::state::permission::Permission;
-use crate::state::planted::{Bug, is_planted};
 use crate::state::record::{Keyed, Record};
 use crate::state::session::{Session, SessionState};
 use crate::state::team::Team;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Deref;
 
-/// All that was decided. Fields are open to read; only `apply` writes.
+/// All that was decided. It reads as [`Kept`], and [`Durable::apply`] is the only way to change it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Durable {
+pub struct Durable(Kept);
+
+impl Durable {
+    /// Changes the state as the record says. A record about what is not there changes nothing.
+    pub fn apply(&mut self, record: &Record) {
+        self.0.apply(record);
+    }
+}
+
+impl Deref for Durable {
+    type Target = Kept;
+
+    fn deref(&self) -> &Kept {
+        &self.0
+    }
+}
+
+/// What [`Durable`] holds, to be read.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Kept {
     /// Sessions.
     pub sessions: BTreeMap<SessionId, Session>,
     /// Agents of all sessions.
@@ -47,13 +66,12 @@ pub struct Durable {
     pub last_queued: u64,
 }
 
-impl Durable {
-    /// Changes the state as the record says. A record about what is not there changes nothing.
+impl Kept {
     #[expect(
         clippy::too_many_lines,
         reason = "one short arm for each record, and none may be forgotten"
     )]
-    pub fn apply(&mut self, record: &Record) {
+    fn apply(&mut self, record: &Record) {
         match record {
             Record::Counters { messages, permissions, queued } => {
                 self.last_message = self.last_message.max(*messages);
@@ -167,9 +185,6 @@ impl Durable {
                 if let Some(it) = self.messages.get_mut(message).filter(|it| !it.state.is_final()) {
                     it.state = State::Delivered;
                     it.delivered_ms = Some(*at_ms);
-                }
-                if is_planted(Bug::A9) {
-                    self.finish_message(*message, State::Consumed, "", *at_ms);
                 }
             }
             Record::MessagesConsumed { agent, messages, run, at_ms } => {

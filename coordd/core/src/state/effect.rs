@@ -282,6 +282,8 @@ pub struct Size {
 pub enum Event {
     SessionCreated,
     SessionChanged(SessionState),
+    /// What a session may exchange with others, or what becomes of what it is told.
+    SettingsChanged,
     SessionRemoved,
     ModeSwitched {
         from: Mode,

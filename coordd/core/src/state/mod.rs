@@ -17,7 +17,6 @@ mod moment;
 pub mod name;
 pub mod outgoing;
 pub mod permission;
-pub(crate) mod planted;
 mod rates;
 pub mod record;
 pub mod request;
@@ -29,7 +28,7 @@ pub mod team;
 pub mod terminal;
 pub(crate) mod text;
 
-pub use durable::Durable;
+pub use durable::{Durable, Kept};
 pub use effect::Effect;
 pub use input::Input;
 pub use live::Live;

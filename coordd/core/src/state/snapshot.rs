@@ -1,7 +1,7 @@
 //! The journal's beginning after a clean-up: the whole state, as records.
 
-use crate::state::Durable;
 use crate::state::bridge::Wish;
+use crate::state::durable::Kept;
 use crate::state::record::Record;
 use crate::state::session::Session;
 use crate::state::task::Task;
@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-impl Durable {
+impl Kept {
     /// Records that make this state out of none: the journal's beginning after a clean-up.
     pub fn snapshot(&self) -> Vec<Record> {
         let mut records = Vec::new();

@@ -1,5 +1,7 @@
 //! Texts that are too long, cut at a character's border.
 
+use crate::state::limits;
+use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 
 /// So much of the beginning as fits.
@@ -18,4 +20,9 @@ pub(crate) fn cut(text: &mut String, max: usize, mark: &str) {
         text.truncate(kept);
         text.push_str(mark);
     }
+}
+
+/// As much of a text as is kept of what others say about themselves.
+pub(crate) fn shortened(text: &str) -> String {
+    head(text, limits::OUTSIDE_FIELD_LEN_MAX).to_owned()
 }

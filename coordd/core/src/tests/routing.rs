@@ -55,7 +55,7 @@ fn l1_a_prefix_must_be_long_and_unique() {
     let mut twin = s.clone();
     twin.id.0.replace_range(30.., "ffffff");
     twin.name = crate::name::Name::new("twin").unwrap();
-    stage.core.durable.sessions.insert(twin.id.clone(), twin);
+    stage.core.durable.apply(&crate::Record::SessionPut { session: twin.into() });
     let Err(Denial::Ambiguous { candidates, .. }) =
         route::session(&stage.core.durable, &s.id.0[..8])
     else {

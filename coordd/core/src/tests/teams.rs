@@ -267,7 +267,7 @@ fn t2_an_edit_that_says_nothing_new_is_written_over() {
     stage.input(input(by(Some(Pending), None)));
     assert!(stage.step.records.is_empty());
     assert_eq!(stage.step.effects, [Effect::WriteTeam { team: team.clone() }]);
-    stage.core.durable.teams.get_mut(&team).unwrap().deleting = true;
+    stage.core.durable.apply(&crate::Record::TeamDeleting { team: team.clone() });
     stage.input(input(by(Some(Completed), None)));
     assert!(stage.step.records.is_empty() && stage.step.effects.is_empty());
 }

@@ -1,14 +1,14 @@
 //! Starting, stopping and showing agents.
 
-use super::sessions::{free, wait_for};
-use super::{Call, Said, Verdict, sending, teams};
-use crate::rules::{Step, host, lifecycle, route, settle};
-use crate::state::agent::{Agent, Life, Pty, Runtime, Usage};
+use super::sending;
+use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::turn::Turn;
+use crate::rules::{ending, host, lifecycle, making, route, starting};
+use crate::state::agent::{Agent, Pty, Runtime};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::effect::Event;
 use crate::state::far::Far;
-use crate::state::id::{AgentId, SessionId};
+use crate::state::id::SessionId;
 use crate::state::live::{Caller, Waiter};
 use crate::state::mode::Mode;
 use crate::state::name::Name;
@@ -16,10 +16,9 @@ use crate::state::record::Keyed;
 use crate::state::request::NewAgent;
 use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
-use crate::state::{Durable, Effect, Live, Moment, Record, limits};
+use crate::state::{Durable, Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -31,10 +30,10 @@ const BUILT_IN: [&str; 3] = ["explore", "general-purpose", "plan"];
 /// What `phase` may say (W-11).
 const PHASES: [&str; 4] = ["research", "synthesis", "implementation", "verification"];
 
-pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewAgent) -> Verdict {
-    let caller = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
-    let session = call.durable.sessions.get(&caller.session).ok_or(Denial::BadCredentials)?;
-    if live.is_ending() {
+pub(super) fn spawn(call: &Call, turn: &mut Turn<'_>, new: NewAgent) -> Verdict {
+    let caller = call.agent(turn.durable)?;
+    let session = turn.durable.sessions.get(&caller.session).ok_or(Denial::BadCredentials)?;
+    if turn.live.is_ending() {
         return Err(Denial::ShuttingDown);
     }
     if session.state == SessionState::Stopped {
@@ -42,45 +41,43 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
     }
     check(&new)?;
     let agent_type = definition(session, &new.subagent_type)?;
-    let name = name(call.durable, &session.id, &new)?;
-    let mut agent = fresh(call.now, &session.id, name, Role::Worker);
+    let name = name(turn.durable, &session.id, &new)?;
+    let mut agent = making::fresh(turn.now, &session.id, name, Role::Worker);
     if new.host.is_empty() {
         agent.runtime = new.runtime.unwrap_or(session.runtime);
         if agent.runtime != Runtime::Terminal {
-            check_runtime("runtime", agent.runtime, &session.model)?;
+            making::check_runtime("runtime", agent.runtime, &session.model)?;
         }
     } else {
-        agent.far = Some(host(call, live, session, &new)?);
+        agent.far = Some(host(turn, session, &new)?);
         agent.runtime = Runtime::Bridged;
         agent.far_runtime = new.runtime;
     }
     agent.agent_type = agent_type;
     if agent.runtime == Runtime::Terminal {
-        put_in_terminal(call, session, &mut agent)?;
+        put_in_terminal(turn, session, &mut agent)?;
     }
     agent.description.clone_from(&new.description);
     agent.phase.clone_from(&new.phase);
     agent.waited_for = new.wait;
     agent.waited_run = caller.runs + 1;
     agent.waited_incarnation = if new.wait { caller.incarnation } else { 0 };
-    step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
-    call.remember(step, Keyed::Agent(agent.id.clone()));
-    let event = Event::AgentCreated(agent.id.clone());
-    step.effect(Effect::Publish { session: session.id.clone(), event });
-    if let Some(team) = call.durable.team_of(&session.id).filter(|it| !it.deleting) {
-        step.effect(Effect::WriteTeam { team: team.name.clone() });
+    turn.record(Record::AgentPut { agent: Box::new(agent.clone()) });
+    call.remember(turn, Keyed::Agent(agent.id.clone()));
+    if let Some(team) = turn.durable.team_of(&session.id).filter(|it| !it.deleting) {
+        turn.effect(Effect::WriteTeam { team: team.name.clone() });
     }
-    sending::first_prompt(call, live, step, &agent, new.prompt)?;
+    sending::first_prompt(call, turn, &agent, new.prompt)?;
     if new.wait {
         return Ok(Said::Later(Waiter::Ran(agent.id)));
     }
-    let running = live.running_workers(call.durable, &session.id);
+    let running = turn.live.running_workers(turn.durable, &session.id);
     let waits_for = if agent.is_hosted() {
         None
     } else if running >= session.workers_running_max {
         Some(format!("a place: {running} of {} workers run", session.workers_running_max))
     } else {
-        settle::starts_used_up(live, call.now)
+        starting::starts_used_up(turn.live, turn.now)
     };
     let note = if session.mode == Mode::Coordinator && !new.model.is_empty() {
         "`model` was ignored: in coordinator mode all workers use the session's model".to_owned()
@@ -91,8 +88,8 @@ pub(super) fn spawn(call: &Call<'_>, live: &mut Live, step: &mut Step, new: NewA
 }
 
 /// Where a worker is to run that does not run here. What it is there is for that machine to say.
-fn host(call: &Call<'_>, live: &Live, session: &Session, new: &NewAgent) -> Result<Far, Denial> {
-    if call.durable.bridge.is_none_or(|it| !it.on) {
+fn host(turn: &Turn<'_>, session: &Session, new: &NewAgent) -> Result<Far, Denial> {
+    if turn.durable.bridge.is_none_or(|it| !it.on) {
         return Err(Denial::BridgeOff);
     }
     let plain = ["", WORKER, "general-purpose"];
@@ -100,17 +97,17 @@ fn host(call: &Call<'_>, live: &Live, session: &Session, new: &NewAgent) -> Resu
         let why = "cannot be given together with `host`: definitions are this machine's".to_owned();
         return Err(Denial::Invalid { field: "subagent_type", why });
     }
-    host::find(live, session, &new.host)
+    host::find(turn.live, session, &new.host)
 }
 
 /// What an agent needs whose terminal coordd runs: the team of which it is a member, and an inbox of its own.
-fn put_in_terminal(call: &Call<'_>, session: &Session, agent: &mut Agent) -> Result<(), Denial> {
-    let team = call.durable.team_of(&session.id).filter(|it| !it.deleting);
+fn put_in_terminal(turn: &Turn<'_>, session: &Session, agent: &mut Agent) -> Result<(), Denial> {
+    let team = turn.durable.team_of(&session.id).filter(|it| !it.deleting);
     if team.is_none() {
         return Err(Denial::NeedsTeam { session: session.name.to_string() });
     }
-    teams::check_inbox(&call.durable.agents_of(&session.id), &agent.name)?;
-    teams::MEMBER_TYPE.clone_into(&mut agent.agent_type);
+    making::check_inbox(&turn.durable.agents_of(&session.id), &agent.name)?;
+    making::MEMBER_TYPE.clone_into(&mut agent.agent_type);
     agent.pty = Some(Pty { wanted: true, ..Pty::default() });
     Ok(())
 }
@@ -132,33 +129,6 @@ fn check(new: &NewAgent) -> Result<(), Denial> {
         return Err(Denial::NoSuchPhase { given: new.phase.clone() });
     }
     Ok(())
-}
-
-/// Refuses what drives no agent of ours, and a native one without a model.
-pub(crate) fn check_runtime(
-    field: &'static str,
-    runtime: Runtime,
-    model: &str,
-) -> Result<(), Denial> {
-    match runtime {
-        Runtime::External => {
-            let why = "cannot be `external`: such a program joins by itself".to_owned();
-            Err(Denial::Invalid { field, why })
-        }
-        Runtime::Native if model.is_empty() => {
-            let why = "is missing: a native agent needs one".to_owned();
-            Err(Denial::Invalid { field: "model", why })
-        }
-        Runtime::Native | Runtime::Claude => Ok(()),
-        Runtime::Bridged => {
-            let why = "cannot be `bridged`: `host` says on which machine it runs".to_owned();
-            Err(Denial::Invalid { field, why })
-        }
-        Runtime::Terminal => {
-            let why = "cannot be `terminal`: that is for single members of a team";
-            Err(Denial::Invalid { field, why: why.to_owned() })
-        }
-    }
 }
 
 /// The definition that is meant (G-5). Case does not matter, since the models that ask for `Explore` mean `explore`.
@@ -184,81 +154,15 @@ fn definition(session: &Session, given: &str) -> Result<String, Denial> {
 fn name(durable: &Durable, session: &SessionId, new: &NewAgent) -> Result<Name, Denial> {
     if new.name.is_empty() {
         let agents = durable.agents_of(session);
-        has_room(&agents)?;
+        making::has_room(&agents)?;
         let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
-        return Ok(free(&Name::from_words(&new.description, WORKER), taken));
+        return Ok(making::free(&Name::from_words(&new.description, WORKER), taken));
     }
-    free_name(durable, session, &new.name)
+    making::free_name(durable, session, &new.name)
 }
 
-fn has_room(agents: &[&Agent]) -> Result<(), Denial> {
-    let max = limits::AGENTS_PER_SESSION_MAX;
-    if agents.len() < max {
-        Ok(())
-    } else {
-        Err(Denial::Full { what: "agents in the session", max })
-    }
-}
-
-/// A name that was chosen, which nobody in the session may ever have had.
-pub(super) fn free_name(
-    durable: &Durable,
-    session: &SessionId,
-    given: &str,
-) -> Result<Name, Denial> {
-    let agents = durable.agents_of(session);
-    has_room(&agents)?;
-    let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
-    let name = Name::for_agent(given)
-        .map_err(|why| Denial::Invalid { field: "name", why: why.to_owned() })?;
-    if taken(&name) {
-        return Err(Denial::NameTaken { what: "agent", name: name.to_string() });
-    }
-    Ok(name)
-}
-
-/// An agent that has done nothing yet.
-pub(crate) fn fresh(now: &Moment, session: &SessionId, name: Name, role: Role) -> Agent {
-    Agent {
-        id: AgentId::from_random(&now.random),
-        session: session.clone(),
-        name,
-        role,
-        runtime: Runtime::Native,
-        agent_type: match role {
-            Role::Coordinator => "coordinator",
-            Role::Lead => "lead",
-            Role::Worker => WORKER,
-            Role::Peer => "peer",
-        }
-        .to_owned(),
-        description: String::new(),
-        phase: String::new(),
-        created_ms: now.wall_ms,
-        waited_for: false,
-        waited_run: 0,
-        waited_incarnation: 0,
-        life: Life::Down,
-        incarnation: 0,
-        token: String::new(),
-        process: None,
-        runs: 0,
-        run_opened_ms: None,
-        crashes: 0,
-        queued: 0,
-        usage: Usage::default(),
-        last: None,
-        mailbox: VecDeque::new(),
-        mailbox_bytes: 0,
-        far: None,
-        far_runtime: None,
-        pty: None,
-        parked: false,
-    }
-}
-
-pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &str) -> Verdict {
-    let agent = route::agent(call.durable, &call.caller, given)?;
+pub(super) fn stop(call: &Call, turn: &mut Turn<'_>, given: &str) -> Verdict {
+    let agent = route::agent(turn.durable, &call.caller, given)?;
     if agent.is_in_terminal() && !agent.has_pty() {
         return Err(Denial::InTerminal { name: agent.name.to_string() });
     }
@@ -267,46 +171,37 @@ pub(super) fn stop(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &st
         Caller::Bridge => "the bridge".to_owned(),
         Caller::Agent(id) if *id == agent.id => return Err(Denial::ToSelf),
         Caller::Agent(id) => {
-            call.durable.agents.get(id).map(|it| it.name.to_string()).unwrap_or_default()
+            turn.durable.agents.get(id).map(|it| it.name.to_string()).unwrap_or_default()
         }
     };
     if agent.is_hosted() {
-        let answer = if host::stop(call.durable, step, call.now, agent, &by) {
+        let answer = if host::stop(turn, agent, &by) {
             Answer::StopAsked { agent: agent.name.to_string() }
         } else {
             Answer::Stopped { agents: Vec::new(), bounced: 0 }
         };
         return Ok(Said::Now(answer));
     }
-    let (has_process, bounced) =
-        lifecycle::stop(call.durable, live, step, call.now, agent, &by, false);
+    let (has_process, bounced) = lifecycle::stop(turn, agent, &by, false);
     if !has_process {
         return Ok(Said::Now(Answer::Stopped { agents: Vec::new(), bounced }));
     }
-    Ok(Said::Later(wait_for(&[agent], bounced, None)))
+    Ok(Said::Later(ending::wait_for(&[agent], bounced, None)))
 }
 
-/// Refuses what is for when no worker of the session is at work, and names those that are.
-pub(super) fn none_works(call: &Call<'_>, session: &SessionId) -> Result<(), Denial> {
-    let agents = call.durable.agents_of(session);
-    let works = agents.iter().filter(|it| it.role == Role::Worker && it.has_work());
-    let names: Vec<_> = works.map(|it| it.name.to_string()).collect();
-    if names.is_empty() { Ok(()) } else { Err(Denial::WorkersRun { names }) }
-}
-
-pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {
-    route::agent(call.durable, &call.caller, given)
+pub(super) fn show(call: &Call, turn: &Turn<'_>, given: &str) -> Verdict {
+    route::agent(turn.durable, &call.caller, given)
         .map(|it| Said::Now(Answer::Agent(it.id.clone())))
 }
 
 pub(super) fn transcript(
-    call: &Call<'_>,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     given: &str,
     from: u64,
     limit: u32,
 ) -> Verdict {
-    let agent = route::agent(call.durable, &call.caller, given)?.id.clone();
-    step.effect(Effect::ReadTranscript { agent, from, limit, peer: call.peer, call: call.id });
+    let agent = route::agent(turn.durable, &call.caller, given)?.id.clone();
+    turn.effect(Effect::ReadTranscript { agent, from, limit, peer: call.peer, call: call.id });
     Ok(Said::ByShell)
 }

@@ -8,26 +8,25 @@
 //!
 //! Nothing here starts a process. Who joins is known by the process at the other end of the connection, which the shell says.
 
-use super::sessions::free;
-use super::{Call, Said, Verdict, agents};
-use crate::rules::{Step, lifecycle, route, settle};
+use crate::rules::call::{Said, Verdict};
+use crate::rules::turn::Turn;
+use crate::rules::{making, route, starting};
 use crate::state::agent::{Agent, Life, Process, Runtime};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::effect::Event;
 use crate::state::live::Link;
 use crate::state::name::Name;
 use crate::state::request::Join;
 use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
-use crate::state::{Effect, Live, Record, limits};
+use crate::state::{Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 
-pub(super) fn join(call: &Call<'_>, live: &mut Live, step: &mut Step, join: Join) -> Verdict {
-    let session = route::session(call.durable, &join.session)?;
-    if live.is_ending() {
+pub(super) fn join(turn: &mut Turn<'_>, join: Join) -> Verdict {
+    let session = route::session(turn.durable, &join.session)?;
+    if turn.live.is_ending() {
         return Err(Denial::ShuttingDown);
     }
     if session.state == SessionState::Stopped {
@@ -35,35 +34,34 @@ pub(super) fn join(call: &Call<'_>, live: &mut Live, step: &mut Step, join: Join
     }
     let process = join.process.ok_or(Denial::OutOfSight)?;
     let agent = match join.role {
-        Role::Coordinator => lead(call, session, &process)?,
-        Role::Peer => peer(call, step, session, &join.name, &process)?,
+        Role::Coordinator => lead(turn, session, &process)?,
+        Role::Peer => peer(turn, session, &join.name, &process)?,
         Role::Lead | Role::Worker => {
             let why = "must be `coordinator` or `peer`".to_owned();
             return Err(Denial::Invalid { field: "role", why });
         }
     };
-    begin(call, live, step, &agent, process);
+    begin(turn, &agent, process);
     Ok(Said::Now(Answer::Joined(agent.id)))
 }
 
-fn lead(call: &Call<'_>, session: &Session, process: &Process) -> Result<Agent, Denial> {
-    let lead = call.durable.agents.get(&session.lead).ok_or(Denial::BadCredentials)?;
+fn lead(turn: &Turn<'_>, session: &Session, process: &Process) -> Result<Agent, Denial> {
+    let lead = turn.durable.agents.get(&session.lead).ok_or(Denial::BadCredentials)?;
     if !lead.is_external() {
-        return Err(Denial::NotExternal { path: route::path(call.durable, lead) });
+        return Err(Denial::NotExternal { path: route::path(turn.durable, lead) });
     }
-    check_free(call, lead, process)?;
+    check_free(turn, lead, process)?;
     Ok(lead.clone())
 }
 
 /// The named peer, or the first that is free, or a new one. Its name is its own for ever, and so is its mail.
 fn peer(
-    call: &Call<'_>,
-    step: &mut Step,
+    turn: &mut Turn<'_>,
     session: &Session,
     given: &str,
     process: &Process,
 ) -> Result<Agent, Denial> {
-    let agents = call.durable.agents_of(&session.id);
+    let agents = turn.durable.agents_of(&session.id);
     let known = if given.is_empty() {
         let is_free = |it: &&&Agent| it.role == Role::Peer && it.life == Life::Down;
         agents.iter().find(is_free)
@@ -74,7 +72,7 @@ fn peer(
         if known.role != Role::Peer {
             return Err(Denial::NameTaken { what: "agent", name: known.name.to_string() });
         }
-        check_free(call, known, process)?;
+        check_free(turn, known, process)?;
         return Ok(Agent::clone(known));
     }
     if agents.len() >= limits::AGENTS_PER_SESSION_MAX {
@@ -83,43 +81,39 @@ fn peer(
     }
     let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
     let name = if given.is_empty() {
-        free(&Name::from_words("peer", "peer"), taken)
+        making::free(&Name::from_words("peer", "peer"), taken)
     } else {
         Name::for_agent(given)
             .map_err(|why| Denial::Invalid { field: "name", why: why.to_owned() })?
     };
-    let mut agent = agents::fresh(call.now, &session.id, name, Role::Peer);
+    let mut agent = making::fresh(turn.now, &session.id, name, Role::Peer);
     agent.runtime = Runtime::External;
-    step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
-    let event = Event::AgentCreated(agent.id.clone());
-    step.effect(Effect::Publish { session: session.id.clone(), event });
+    turn.record(Record::AgentPut { agent: Box::new(agent.clone()) });
     Ok(agent)
 }
 
 /// One program is one agent. The same one may come again: it has lost the answer.
-fn check_free(call: &Call<'_>, agent: &Agent, process: &Process) -> Result<(), Denial> {
+fn check_free(turn: &Turn<'_>, agent: &Agent, process: &Process) -> Result<(), Denial> {
     let is_same = agent.life == Life::Up && agent.process.as_ref() == Some(process);
     if agent.life == Life::Down || is_same {
         return Ok(());
     }
     let pid = agent.process.as_ref().map(|it| it.pid);
-    Err(Denial::Joined { path: route::path(call.durable, agent), pid })
+    Err(Denial::Joined { path: route::path(turn.durable, agent), pid })
 }
 
 /// A new incarnation, whose process is there already.
-fn begin(call: &Call<'_>, live: &mut Live, step: &mut Step, agent: &Agent, process: Process) {
+fn begin(turn: &mut Turn<'_>, agent: &Agent, process: Process) {
     let incarnation = agent.incarnation + 1;
-    let token: String = settle::token_for(call.now, agent, incarnation);
+    let token: String = starting::token_for(turn.now, agent, incarnation);
     let id = agent.id.clone();
-    step.record(Record::AgentStarted { agent: id.clone(), incarnation, token });
-    step.record(Record::AgentSpawned { agent: id.clone(), incarnation, process: process.clone() });
+    turn.record(Record::AgentStarted { agent: id.clone(), incarnation, token });
+    turn.record(Record::AgentSpawned { agent: id.clone(), incarnation, process: process.clone() });
     let mut link = Link::new(incarnation);
-    link.deadline_mono_ms = Some(call.now.mono_ms.saturating_add(limits::HELLO_MS));
-    if let Some(old) = live.links.insert(id.clone(), link).and_then(|it| it.peer) {
-        live.forget_peer(old);
-        step.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
+    link.deadline_mono_ms = Some(turn.now.mono_ms.saturating_add(limits::HELLO_MS));
+    if let Some(old) = turn.live.links.insert(id.clone(), link).and_then(|it| it.peer) {
+        turn.live.forget_peer(old);
+        turn.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
     }
-    live.touch(&id);
-    step.effect(Effect::Watch { agent: id, incarnation, process: Some(process), tree: false });
-    lifecycle::publish_life(step, agent, Life::Up, "");
+    turn.effect(Effect::Watch { agent: id, incarnation, process: Some(process), tree: false });
 }

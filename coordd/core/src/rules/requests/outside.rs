@@ -1,20 +1,21 @@
 //! Sending to the outside, and what comes in from there: lists, answers and the setting (M-6 to M-9).
 
-use super::{Call, Said, Verdict, bridge};
-use crate::rules::mailbox::{self, Draft, Numbers};
+use super::bridge;
+use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::mailbox::{self, Draft};
 use crate::rules::outside::{self, Arrived, Words};
-use crate::rules::{Step, route};
+use crate::rules::turn::Turn;
+use crate::rules::{outbox, route};
 use crate::state::answer::{Answer, SendRow};
 use crate::state::denial::Denial;
-use crate::state::effect::Event;
 use crate::state::id::{MessageId, SessionId};
 use crate::state::live::{Caller, Waiter};
 use crate::state::message::{Kind, Message, Outside, Sender, State};
 use crate::state::outgoing::{self, Outgoing};
 use crate::state::record::Keyed;
 use crate::state::request::Body;
-use crate::state::session::{Inbound, Session};
-use crate::state::{Durable, Effect, Live, Record, limits};
+use crate::state::session::Inbound;
+use crate::state::{Durable, Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -22,33 +23,34 @@ use alloc::vec::Vec;
 
 /// Words to a socket. The answer comes when it is known whether they got there.
 pub(super) fn send(
-    call: &Call<'_>,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     session: &str,
     path: &str,
     body: &Body,
-    (summary, notify): (&str, bool),
+    summary: &str,
+    notify: bool,
 ) -> Verdict {
     let text = text(body)?;
     let session = match &call.caller {
         Caller::User if session.is_empty() => None,
         Caller::User | Caller::Agent(_) | Caller::Bridge => {
-            Some(super::sending::own_session(call, session)?)
+            Some(super::sending::own_session(call, turn, session)?)
         }
     };
-    if call.durable.outbox.open_len() >= limits::OUTGOING_OPEN_MAX {
+    if turn.durable.outbox.open_len() >= limits::OUTGOING_OPEN_MAX {
         let max = limits::OUTGOING_OPEN_MAX;
         return Err(Denial::Full { what: "messages on their way to the outside", max });
     }
-    let id = Numbers::after(call.durable, step).next();
+    let id = turn.number();
     let kind = outgoing::Kind::Words {
         summary: summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
-        notice_id: notify.then(|| outgoing::wire_id(call.now, id, "notice")),
+        notice_id: notify.then(|| outgoing::wire_id(turn.now, id, "notice")),
     };
     let (from, to) = (super::sending::sender(call), path.to_owned());
-    let it = Outgoing::new(call.now, id, session, from, to, kind, text.to_owned());
-    outside::put(step, it);
-    call.remember(step, Keyed::Outgoing(id));
+    let it = Outgoing::new(turn.now, id, session, from, to, kind, text.to_owned());
+    outbox::put(turn, it);
+    call.remember(turn, Keyed::Outgoing(id));
     Ok(Said::Later(Waiter::Handed(id)))
 }
 
@@ -85,54 +87,44 @@ pub(crate) fn told(durable: &Durable, id: MessageId) -> Option<Result<Answer, De
 
 /// Words to the lead of another session, of this daemon or over the bridge.
 pub(super) fn send_over(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     id: &str,
     body: &Body,
     summary: &str,
 ) -> Verdict {
     let text = text(body)?.to_owned();
     if id.contains('/') {
-        return bridge::send(call, live, step, id, (&text, summary));
+        return bridge::send(call, turn, id, &text, summary);
     }
-    let session = match route::session(call.durable, id) {
+    let session = match route::session(turn.durable, id) {
         Err(Denial::NoSuchSession { given, known }) => {
             return Err(Denial::NoBridge { given, known });
         }
         found => found?,
     };
-    if live.is_ending() {
+    if turn.live.is_ending() {
         return Err(Denial::ShuttingDown);
     }
-    let lead = call.durable.lead_of(&session.id).ok_or(Denial::BadCredentials)?;
+    let lead = turn.durable.lead_of(&session.id).ok_or(Denial::BadCredentials)?;
     let summary = summary.to_owned();
     let arrived = match &call.caller {
         // The user's own words stay the user's, by whichever address.
         Caller::User => {
             mailbox::check(lead, &text)?;
-            outside::wake(call.durable, live, step, session);
+            outside::wake(turn, session);
             let draft = Draft { from: Sender::User, kind: Kind::Text, text, summary };
-            let mut numbers = Numbers::after(call.durable, step);
-            Arrived::In(mailbox::accept(&mut numbers, live, step, call.now, lead, draft))
+            Arrived::In(mailbox::accept(turn, lead, draft))
         }
         Caller::Bridge => return Err(Denial::BadCredentials),
         Caller::Agent(agent) => {
-            let own = call.durable.agents.get(agent).ok_or(Denial::BadCredentials)?;
+            let own = turn.durable.agents.get(agent).ok_or(Denial::BadCredentials)?;
             if own.session == session.id {
                 return Err(Denial::ToSelf);
             }
-            let from = from_session(call.durable, &own.session).ok_or(Denial::BadCredentials)?;
-            outside::arrive(
-                call.durable,
-                live,
-                step,
-                call.now,
-                session,
-                &from,
-                Words { text, summary },
-            )
-            .map_err(|why| Denial::NotTaken { why })?
+            let from = from_session(turn.durable, &own.session).ok_or(Denial::BadCredentials)?;
+            outside::arrive(turn, session, &from, Words { text, summary })
+                .map_err(|why| Denial::NotTaken { why })?
         }
     };
     let row = match arrived {
@@ -145,7 +137,7 @@ pub(super) fn send_over(
             request_id: None,
         },
     };
-    call.remember(step, Keyed::Sent([row.clone()].to_vec()));
+    call.remember(turn, Keyed::Sent([row.clone()].to_vec()));
     Ok(Said::Now(Answer::Sent([row].to_vec())))
 }
 
@@ -161,31 +153,24 @@ fn from_session(durable: &Durable, id: &SessionId) -> Option<Outside> {
     })
 }
 
-pub(super) fn list(call: &Call<'_>, session: &str) -> Verdict {
-    let session = super::control::one_or_all(call, session)?;
+pub(super) fn list(turn: &Turn<'_>, session: &str) -> Verdict {
+    let session = super::control::one_or_all(turn, session)?;
     let is_meant = |it: &&Message| {
         it.state == State::Held && session.as_ref().is_none_or(|id| it.session == *id)
     };
-    let found: Vec<_> = call.durable.messages.values().filter(is_meant).map(|it| it.id).collect();
+    let found: Vec<_> = turn.durable.messages.values().filter(is_meant).map(|it| it.id).collect();
     Ok(Said::Now(Answer::Inbound(found)))
 }
 
-pub(super) fn answer(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
-    given: &str,
-    accept: bool,
-    reason: &str,
-) -> Verdict {
+pub(super) fn answer(turn: &mut Turn<'_>, given: &str, accept: bool, reason: &str) -> Verdict {
     let id = MessageId::parse(given);
-    let message = id.and_then(|id| call.durable.messages.get(&id));
+    let message = id.and_then(|id| turn.durable.messages.get(&id));
     let Some(message) = message.filter(|it| it.state == State::Held) else {
         let given = format!("{given}; `coordctl inbound` lists those that wait");
         return Err(Denial::NoSuch { what: "held message", given });
     };
-    let session = call.durable.sessions.get(&message.session).ok_or(Denial::BadCredentials)?;
-    let lead = call.durable.lead_of(&session.id).ok_or(Denial::BadCredentials)?;
+    let session = turn.durable.sessions.get(&message.session).ok_or(Denial::BadCredentials)?;
+    let lead = turn.durable.lead_of(&session.id).ok_or(Denial::BadCredentials)?;
     if !accept {
         if reason.len() > limits::REASON_LEN_MAX {
             let (len, max) = (reason.len(), limits::REASON_LEN_MAX);
@@ -193,42 +178,30 @@ pub(super) fn answer(
         }
         let reason = if reason.is_empty() { "the user did not let it in" } else { reason };
         let verdict = outgoing::Verdict::Refused;
-        outside::give_back(call.durable, step, call.now, message, verdict, reason);
-        let (reason, at_ms) = (reason.to_owned(), call.now.wall_ms);
-        step.record(Record::MessageBounced { message: message.id, reason, at_ms });
-        publish(step, session, message.id, State::Bounced);
+        outbox::give_back(turn, message, verdict, reason);
+        let (reason, at_ms) = (reason.to_owned(), turn.now.wall_ms);
+        turn.record(Record::MessageBounced { message: message.id, reason, at_ms });
         return Ok(Said::Now(Answer::Done));
     }
-    if live.is_ending() {
+    if turn.live.is_ending() {
         return Err(Denial::ShuttingDown);
     }
     mailbox::check(lead, &message.text)?;
-    let new = Numbers::after(call.durable, step).next();
-    step.record(Record::MessageLetIn { message: message.id, new });
-    outside::wake(call.durable, live, step, session);
-    publish(step, session, new, State::Accepted);
+    let new = turn.number();
+    turn.record(Record::MessageLetIn { message: message.id, new });
+    outside::wake(turn, session);
     Ok(Said::Now(Answer::Sent([super::sending::row(lead, new, None)].to_vec())))
 }
 
-fn publish(step: &mut Step, session: &Session, message: MessageId, state: State) {
-    let event = Event::MessageChanged { message, state };
-    step.effect(Effect::Publish { session: session.id.clone(), event });
-}
-
-pub(super) fn set(
-    call: &Call<'_>,
-    step: &mut Step,
-    session: &str,
-    inbound: Option<Inbound>,
-) -> Verdict {
-    let session = route::session(call.durable, session)?;
+pub(super) fn set(turn: &mut Turn<'_>, session: &str, inbound: Option<Inbound>) -> Verdict {
+    let session = route::session(turn.durable, session)?;
     if session.inbound != inbound {
-        step.record(Record::InboundSet { session: session.id.clone(), inbound });
+        turn.record(Record::InboundSet { session: session.id.clone(), inbound });
     }
     Ok(Said::Now(Answer::Session(session.id.clone())))
 }
 
-pub(super) fn peers(call: &Call<'_>, step: &mut Step) -> Said {
-    step.effect(Effect::ListPeers { peer: call.peer, call: call.id });
+pub(super) fn peers(call: &Call, turn: &mut Turn<'_>) -> Said {
+    turn.effect(Effect::ListPeers { peer: call.peer, call: call.id });
     Said::ByShell
 }

@@ -1,28 +1,22 @@
 //! Questions to the user: asked by agents, answered by users only (W-3, M-8).
 
 use super::control::one_or_all;
-use super::{Call, Said, Verdict};
-use crate::rules::Step;
+use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::turn::Turn;
 use crate::state::agent::Life;
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::effect::Event;
 use crate::state::id::PermissionId;
-use crate::state::live::{Live, Waiter};
+use crate::state::live::Waiter;
 use crate::state::permission::{self, Permission, Question};
 use crate::state::record::Keyed;
-use crate::state::{Effect, Record, limits};
+use crate::state::{Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::string::String;
 
-pub(super) fn ask(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
-    question: Question,
-) -> Verdict {
-    let agent = call.durable.agents.get(call.agent()?).ok_or(Denial::BadCredentials)?;
+pub(super) fn ask(call: &Call, turn: &mut Turn<'_>, question: Question) -> Verdict {
+    let agent = call.agent(turn.durable)?;
     let len =
         question.input.len() + question.rule.len() + question.reason.len() + question.tool.len();
     if len > limits::QUESTION_LEN_MAX {
@@ -32,60 +26,53 @@ pub(super) fn ask(
         let len = question.rule.len();
         return Err(Denial::TooLarge { field: "rule", len, max: limits::RULE_LEN_MAX });
     }
-    let open = call.durable.permissions.values().filter(|it| it.answer.is_none()).count();
+    let open = turn.durable.permissions.values().filter(|it| it.answer.is_none()).count();
     if open >= limits::QUESTIONS_OPEN_MAX {
         return Err(Denial::Full { what: "open questions", max: limits::QUESTIONS_OPEN_MAX });
     }
-    let id = PermissionId(call.durable.last_permission + 1);
+    let id = PermissionId(turn.durable.last_permission + 1);
     let permission = Permission {
         id,
         session: agent.session.clone(),
         agent: agent.id.clone(),
         question,
-        asked_ms: call.now.wall_ms,
+        asked_ms: turn.now.wall_ms,
         answer: None,
     };
-    step.record(Record::PermissionPut { permission: Box::new(permission) });
-    call.remember(step, Keyed::Permission(id));
-    step.effect(Effect::Publish {
-        session: agent.session.clone(),
-        event: Event::PermissionAsked(id),
-    });
-    live.touch(&agent.id);
+    turn.record(Record::PermissionPut { permission: Box::new(permission) });
+    call.remember(turn, Keyed::Permission(id));
     Ok(Said::Later(Waiter::Answered(id)))
 }
 
-pub(super) fn list(call: &Call<'_>, session: &str) -> Verdict {
-    let session = one_or_all(call, session)?;
-    let open = call.durable.permissions.values().filter(|it| it.answer.is_none());
+pub(super) fn list(turn: &Turn<'_>, session: &str) -> Verdict {
+    let session = one_or_all(turn, session)?;
+    let open = turn.durable.permissions.values().filter(|it| it.answer.is_none());
     let wanted = open.filter(|it| session.as_ref().is_none_or(|of| it.session == *of));
     Ok(Said::Now(Answer::Permissions(wanted.map(|it| it.id).collect())))
 }
 
 /// The asker hears the answer now, after all, and may begin the call: the next incarnation is no longer to be told that
 /// it has not begun.
-pub(crate) fn heard(call: &Call<'_>, step: &mut Step, id: PermissionId) {
-    let question = call.durable.permissions.get(&id);
+pub(crate) fn heard(turn: &mut Turn<'_>, id: PermissionId) {
+    let question = turn.durable.permissions.get(&id);
     let Some((question, answer)) = question.and_then(|it| Some((it, it.answer.clone()?))) else {
         return;
     };
-    let asker = call.durable.agents.get(&question.agent);
+    let asker = turn.durable.agents.get(&question.agent);
     if answer.unheard_by > 0 && asker.is_some_and(|it| it.incarnation == answer.unheard_by) {
         let answer = permission::Answer { unheard_by: 0, ..answer };
-        step.record(Record::PermissionAnswered { id, answer });
+        turn.record(Record::PermissionAnswered { id, answer });
     }
 }
 
 pub(super) fn answer(
-    call: &Call<'_>,
-    live: &Live,
-    step: &mut Step,
+    turn: &mut Turn<'_>,
     given: &str,
     allow: bool,
     always: bool,
     mut reason: String,
 ) -> Verdict {
-    let found = PermissionId::parse(given).and_then(|id| call.durable.permissions.get(&id));
+    let found = PermissionId::parse(given).and_then(|id| turn.durable.permissions.get(&id));
     let open = found.ok_or_else(|| Denial::NoSuch { what: "question", given: given.to_owned() })?;
     if open.answer.is_some() {
         return Err(Denial::Answered { id: given.to_owned() });
@@ -100,19 +87,17 @@ pub(super) fn answer(
     if reason.is_empty() && !allow {
         "the user said no".clone_into(&mut reason);
     }
-    let session = call.durable.sessions.get(&open.session);
+    let session = turn.durable.sessions.get(&open.session);
     let room = session.is_some_and(|it| it.rules_learned.len() < limits::RULES_LEARNED_MAX);
     let rule = if allow && always && room { open.question.rule.clone() } else { String::new() };
     if !rule.is_empty() {
-        step.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
+        turn.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
     }
     // Where no process hears it, the next one is told that the call has not begun.
-    let asker = call.durable.agents.get(&open.agent);
-    let is_heard = asker.is_some_and(|it| it.life == Life::Up) && live.is_awaited(open.id);
+    let asker = turn.durable.agents.get(&open.agent);
+    let is_heard = asker.is_some_and(|it| it.life == Life::Up) && turn.live.is_awaited(open.id);
     let unheard_by = asker.filter(|_| !is_heard).map_or(0, |it| it.incarnation);
-    let answer = permission::Answer { allow, reason, rule, at_ms: call.now.wall_ms, unheard_by };
-    step.record(Record::PermissionAnswered { id: open.id, answer });
-    let event = Event::PermissionAnswered { id: open.id, allowed: allow };
-    step.effect(Effect::Publish { session: open.session.clone(), event });
+    let answer = permission::Answer { allow, reason, rule, at_ms: turn.now.wall_ms, unheard_by };
+    turn.record(Record::PermissionAnswered { id: open.id, answer });
     Ok(Said::Now(Answer::Done))
 }

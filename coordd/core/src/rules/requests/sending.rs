@@ -1,9 +1,9 @@
 //! Prompts, messages and receipts (section 6 of SPEC).
 
-use super::{Call, Said, Verdict};
-use crate::rules::host::{self};
-use crate::rules::mailbox::{self, Draft, Numbers};
-use crate::rules::{Step, route};
+use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::mailbox::{self, Draft};
+use crate::rules::turn::Turn;
+use crate::rules::{outbox, route};
 use crate::state::agent::{Agent, Life};
 use crate::state::answer::{Answer, SendRow};
 use crate::state::denial::Denial;
@@ -13,7 +13,7 @@ use crate::state::message::{Kind, Sender};
 use crate::state::record::Keyed;
 use crate::state::request::{Body, To};
 use crate::state::session::SessionState;
-use crate::state::{Live, Record, limits};
+use crate::state::{Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -21,22 +21,20 @@ use alloc::vec::Vec;
 
 /// The task of an agent that this very step makes.
 pub(super) fn first_prompt(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     to: &Agent,
     text: String,
 ) -> Result<(), Denial> {
     mailbox::check(to, &text)?;
-    host::check(call.durable, step, to, &text)?;
+    outbox::check(turn, to, &text)?;
     let draft =
         Draft { from: sender(call), kind: Kind::Prompt, text, summary: to.description.clone() };
-    let mut numbers = Numbers::after(call.durable, step);
-    mailbox::accept(&mut numbers, live, step, call.now, to, draft);
+    mailbox::accept(turn, to, draft);
     Ok(())
 }
 
-pub(super) fn sender(call: &Call<'_>) -> Sender {
+pub(super) fn sender(call: &Call) -> Sender {
     match &call.caller {
         Caller::User => Sender::User,
         Caller::Bridge => Sender::System,
@@ -45,43 +43,40 @@ pub(super) fn sender(call: &Call<'_>) -> Sender {
 }
 
 pub(super) fn prompt(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     session: &str,
     agent: Option<&str>,
     text: String,
 ) -> Verdict {
-    let session = route::session(call.durable, session)?;
+    let session = route::session(turn.durable, session)?;
     if session.state == SessionState::Stopped {
         return Err(Denial::SessionStopped { name: session.name.to_string() });
     }
     if text.trim().is_empty() {
         return Err(Denial::Invalid { field: "text", why: "is empty".to_owned() });
     }
-    let to = route::agent_in(call.durable, &session.id, agent.unwrap_or("lead"))?;
-    can_read(call, to)?;
+    let to = route::agent_in(turn.durable, &session.id, agent.unwrap_or("lead"))?;
+    can_read(turn, to)?;
     mailbox::check(to, &text)?;
-    host::check(call.durable, step, to, &text)?;
+    outbox::check(turn, to, &text)?;
     let draft = Draft { from: Sender::User, kind: Kind::Prompt, text, summary: String::new() };
-    let mut numbers = Numbers::after(call.durable, step);
-    let id = mailbox::accept(&mut numbers, live, step, call.now, to, draft);
+    let id = mailbox::accept(turn, to, draft);
     let rows = [row(to, id, None)].to_vec();
-    call.remember(step, Keyed::Sent(rows.clone()));
+    call.remember(turn, Keyed::Sent(rows.clone()));
     Ok(Said::Now(Answer::Sent(rows)))
 }
 
 pub(super) fn send(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     session: &str,
     to: &To,
     body: &Body,
     summary: &str,
 ) -> Verdict {
-    let session = own_session(call, session)?;
-    let state = call.durable.sessions.get(&session).map(|it| (it.state, it.name.to_string()));
+    let session = own_session(call, turn, session)?;
+    let state = turn.durable.sessions.get(&session).map(|it| (it.state, it.name.to_string()));
     if let Some((SessionState::Stopped, name)) = state {
         return Err(Denial::SessionStopped { name });
     }
@@ -89,20 +84,19 @@ pub(super) fn send(
     if everyone && !matches!(body, Body::Text { .. }) {
         return Err(Denial::StructuredToMany);
     }
-    let receivers = receivers(call, &session, to)?;
+    let receivers = receivers(call, turn, &session, to)?;
     let first = receivers.first().ok_or(Denial::Nobody)?;
-    can_read(call, first)?;
-    let (kind, text, answered) = meaning(call, &session, first, body)?;
+    can_read(turn, first)?;
+    let (kind, text, answered) = meaning(call, turn, &session, first, body)?;
     // There is no way to answer one from another machine; `TaskStop` ends what runs there.
     if !matches!(kind, Kind::Text) && first.is_hosted() {
         return Err(Denial::StructuredToMany);
     }
     let mut rows = Vec::new();
-    let mut numbers = Numbers::after(call.durable, step);
     for receiver in receivers {
         // M-5: one bad receiver does not stop the others, but a single one is told as the call's own failure.
-        let fits = mailbox::check(receiver, &text)
-            .and_then(|()| host::check(call.durable, step, receiver, &text));
+        let fits =
+            mailbox::check(receiver, &text).and_then(|()| outbox::check(turn, receiver, &text));
         if let Err(denial) = fits {
             // Too long is too long for each of them.
             if !everyone || matches!(denial, Denial::TooLarge { .. }) {
@@ -123,21 +117,21 @@ pub(super) fn send(
             text: text.clone(),
             summary: summary.to_owned(),
         };
-        let id = mailbox::accept(&mut numbers, live, step, call.now, receiver, draft);
+        let id = mailbox::accept(turn, receiver, draft);
         let request_id =
             matches!(kind, Kind::ShutdownRequest { .. }).then(|| format!("shutdown-{id}"));
         rows.push(row(receiver, id, request_id));
     }
     if let Some(message) = answered {
-        step.record(Record::RequestAnswered { message });
+        turn.record(Record::RequestAnswered { message });
     }
-    call.remember(step, Keyed::Sent(rows.clone()));
+    call.remember(turn, Keyed::Sent(rows.clone()));
     Ok(Said::Now(Answer::Sent(rows)))
 }
 
 /// Whoever is on another machine and has no conversation here reads nothing.
-fn can_read(call: &Call<'_>, to: &Agent) -> Result<(), Denial> {
-    let session = call.durable.sessions.get(&to.session);
+fn can_read(turn: &Turn<'_>, to: &Agent) -> Result<(), Denial> {
+    let session = turn.durable.sessions.get(&to.session);
     match session.filter(|it| it.is_host() && it.lead == to.id) {
         Some(session) => Err(Denial::IsHost { session: session.name.to_string() }),
         None => Ok(()),
@@ -145,26 +139,27 @@ fn can_read(call: &Call<'_>, to: &Agent) -> Result<(), Denial> {
 }
 
 /// An agent speaks in its own session only; a user says in which.
-pub(super) fn own_session(call: &Call<'_>, given: &str) -> Result<SessionId, Denial> {
+pub(super) fn own_session(call: &Call, turn: &Turn<'_>, given: &str) -> Result<SessionId, Denial> {
     match &call.caller {
         Caller::Agent(id) => {
-            call.durable.agents.get(id).map(|it| it.session.clone()).ok_or(Denial::BadCredentials)
+            turn.durable.agents.get(id).map(|it| it.session.clone()).ok_or(Denial::BadCredentials)
         }
         Caller::User | Caller::Bridge => {
-            route::session(call.durable, given).map(|it| it.id.clone())
+            route::session(turn.durable, given).map(|it| it.id.clone())
         }
     }
 }
 
 fn receivers<'a>(
-    call: &Call<'a>,
+    call: &Call,
+    turn: &Turn<'a>,
     session: &'a SessionId,
     to: &To,
 ) -> Result<Vec<&'a Agent>, Denial> {
     let is_sender = |agent: &Agent| call.caller == Caller::Agent(agent.id.clone());
     match to {
         To::Name(name) => {
-            let agent = route::agent_in(call.durable, session, name)?;
+            let agent = route::agent_in(turn.durable, session, name)?;
             if is_sender(agent) {
                 return Err(Denial::ToSelf);
             }
@@ -174,7 +169,7 @@ fn receivers<'a>(
         To::Everyone => {
             let is_there = |it: &&Agent| !is_sender(it) && it.is_there();
             let found: Vec<_> =
-                call.durable.agents_of(session).into_iter().filter(is_there).collect();
+                turn.durable.agents_of(session).into_iter().filter(is_there).collect();
             if found.is_empty() { Err(Denial::Nobody) } else { Ok(found) }
         }
         To::Uds(_) | To::Bridge(_) => Err(Denial::Nobody),
@@ -183,7 +178,8 @@ fn receivers<'a>(
 
 /// What a body means: its kind, its text, and the request that it answers.
 fn meaning(
-    call: &Call<'_>,
+    call: &Call,
+    turn: &Turn<'_>,
     session: &SessionId,
     to: &Agent,
     body: &Body,
@@ -198,7 +194,7 @@ fn meaning(
         }
         Body::ShutdownResponse { request_id, approve, reason } => {
             let open = request_id.strip_prefix("shutdown-").and_then(MessageId::parse);
-            let open = open.and_then(|id| call.durable.messages.get(&id)).filter(|it| {
+            let open = open.and_then(|id| turn.durable.messages.get(&id)).filter(|it| {
                 let to_caller = call.caller == Caller::Agent(it.to.clone());
                 it.session == *session
                     && to_caller
@@ -212,7 +208,7 @@ fn meaning(
         // The lead, or the user in its place; what came into the team from elsewhere never approves anything (M-8).
         Body::PlanApprovalResponse { request_id, approve, feedback } => {
             let open = request_id.strip_prefix("plan-").and_then(MessageId::parse);
-            let open = open.and_then(|id| call.durable.messages.get(&id)).filter(|it| {
+            let open = open.and_then(|id| turn.durable.messages.get(&id)).filter(|it| {
                 let is_asked = match &call.caller {
                     Caller::User => true,
                     Caller::Bridge => false,
@@ -256,9 +252,9 @@ pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> Send
     SendRow::Accepted { to: to.name.to_string(), id, ahead, note: note.to_owned(), request_id }
 }
 
-pub(super) fn receipt(call: &Call<'_>, given: &str) -> Verdict {
+pub(super) fn receipt(turn: &Turn<'_>, given: &str) -> Verdict {
     let found = MessageId::parse(given).filter(|id| {
-        call.durable.messages.contains_key(id) || call.durable.outbox.get(*id).is_some()
+        turn.durable.messages.contains_key(id) || turn.durable.outbox.get(*id).is_some()
     });
     let days = limits::RECEIPT_KEPT_MS / (24 * 60 * 60 * 1_000);
     found.map(|id| Said::Now(Answer::Receipt(id))).ok_or_else(|| Denial::NoSuch {

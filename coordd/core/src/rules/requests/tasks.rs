@@ -2,9 +2,10 @@
 
 use super::sending::sender;
 use super::teams::find;
-use super::{Call, Said, Verdict};
-use crate::rules::mailbox::{self, Draft, Numbers};
-use crate::rules::{Step, route, task};
+use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::mailbox::{self, Draft};
+use crate::rules::turn::Turn;
+use crate::rules::{route, task};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
 use crate::state::effect::Event;
@@ -13,20 +14,20 @@ use crate::state::name::Name;
 use crate::state::record::Keyed;
 use crate::state::task::{Edit, Task, TaskStatus};
 use crate::state::team::Team;
-use crate::state::{Durable, Effect, Live, Moment, Record, limits};
+use crate::state::{Durable, Effect, Record, limits};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 pub(super) fn create(
-    call: &Call<'_>,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     team: &str,
     subject: String,
     description: String,
     blocked_by: Vec<u32>,
 ) -> Verdict {
-    let team = find(call.durable, team)?;
+    let team = find(turn.durable, team)?;
     fits(&subject, &description)?;
     has_room(team)?;
     let len = subject.len() + description.len();
@@ -47,8 +48,8 @@ pub(super) fn create(
         owner: None,
         blocked_by,
     };
-    call.remember(step, Keyed::Task(team.name.clone(), task.id));
-    Ok(put(step, team, task))
+    call.remember(turn, Keyed::Task(team.name.clone(), task.id));
+    Ok(put(turn, team, task))
 }
 
 fn fits(subject: &str, description: &str) -> Result<(), Denial> {
@@ -80,17 +81,15 @@ fn blockers(team: &Team, mut given: Vec<u32>) -> Result<Vec<u32>, Denial> {
 }
 
 /// Records a task, and answers with it.
-fn put(step: &mut Step, team: &Team, task: Task) -> Said {
+fn put(turn: &mut Turn<'_>, team: &Team, task: Task) -> Said {
     let (name, id) = (team.name.clone(), task.id);
-    step.record(Record::TaskPut { team: name.clone(), task });
-    step.effect(Effect::WriteTeam { team: name.clone() });
-    let event = Event::TaskChanged { team: name.clone(), task: id };
-    step.effect(Effect::Publish { session: team.session.clone(), event });
+    turn.record(Record::TaskPut { team: name.clone(), task });
+    turn.effect(Effect::WriteTeam { team: name.clone() });
     Said::Now(Answer::Task { team: name, task: id })
 }
 
-pub(super) fn list(call: &Call<'_>, team: &str) -> Verdict {
-    find(call.durable, team).map(|it| Said::Now(Answer::Tasks(it.name.clone())))
+pub(super) fn list(turn: &Turn<'_>, team: &str) -> Verdict {
+    find(turn.durable, team).map(|it| Said::Now(Answer::Tasks(it.name.clone())))
 }
 
 fn one(team: &Team, id: u32) -> Result<&Task, Denial> {
@@ -100,8 +99,8 @@ fn one(team: &Team, id: u32) -> Result<&Task, Denial> {
     })
 }
 
-pub(super) fn get(call: &Call<'_>, team: &str, id: u32) -> Verdict {
-    let team = find(call.durable, team)?;
+pub(super) fn get(turn: &Turn<'_>, team: &str, id: u32) -> Verdict {
+    let team = find(turn.durable, team)?;
     one(team, id).map(|it| Said::Now(Answer::Task { team: team.name.clone(), task: it.id }))
 }
 
@@ -114,38 +113,36 @@ pub(super) struct Update {
 }
 
 pub(super) fn update(
-    call: &Call<'_>,
-    live: &mut Live,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     team: &str,
     id: u32,
     update: Update,
 ) -> Verdict {
     let Update { status, owner, blocked_by } = update;
-    let team = find(call.durable, team)?;
+    let team = find(turn.durable, team)?;
     let blocked_by = blocked_by.map(|given| blockers(team, given)).transpose()?;
     let owner = match owner.as_deref() {
         None | Some("") => owner,
-        Some(name) => Some(route::agent_in(call.durable, &team.session, name)?.name.to_string()),
+        Some(name) => Some(route::agent_in(turn.durable, &team.session, name)?.name.to_string()),
     };
     let before = one(team, id)?;
     let task = task::updated(team, before, status, owner.as_deref(), blocked_by)?;
     let owner_before = before.owner.as_deref();
-    tell_owner(call.durable, live, step, call.now, (team, owner_before, &task), sender(call))?;
-    Ok(put(step, team, task))
+    tell_owner(turn, team, owner_before, &task, sender(call))?;
+    Ok(put(turn, team, task))
 }
 
 /// A member in a terminal learns from its inbox that a task is its own now; agents of ours hear of tasks by asking.
 fn tell_owner(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    (team, before, task): (&Team, Option<&str>, &Task),
+    turn: &mut Turn<'_>,
+    team: &Team,
+    before: Option<&str>,
+    task: &Task,
     from: Sender,
 ) -> Result<(), Denial> {
     let Some(owner) = task.owner.as_deref().filter(|it| before != Some(*it)) else { return Ok(()) };
-    let Ok(owner) = route::agent_in(durable, &team.session, owner) else { return Ok(()) };
+    let Ok(owner) = route::agent_in(turn.durable, &team.session, owner) else { return Ok(()) };
     if !owner.is_in_terminal() || task.status == TaskStatus::Completed {
         return Ok(());
     }
@@ -153,39 +150,29 @@ fn tell_owner(
     let kind = Kind::TaskAssignment { task: task.id, subject: task.subject.clone() };
     let summary = format!("task {} is yours", task.id);
     let draft = Draft { from, kind, text: task.description.clone(), summary };
-    mailbox::accept(&mut Numbers::after(durable, step), live, step, now, owner, draft);
+    mailbox::accept(turn, owner, draft);
     Ok(())
 }
 
 /// Takes over what others wrote into a task's file (T-2), by the same rules as what is asked for. What is against them is said
 /// instead. Either way the files are written again, since they are ours.
-pub(crate) fn edited(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    (name, id): (&Name, u32),
-    edit: Edit,
-) {
-    let Some(team) = durable.teams.get(name).filter(|it| !it.deleting) else { return };
+pub(crate) fn edited(turn: &mut Turn<'_>, name: &Name, id: u32, edit: Edit) {
+    let Some(team) = turn.durable.teams.get(name).filter(|it| !it.deleting) else { return };
     let before = team.tasks.get(&id);
     let owner_before = before.and_then(|it| it.owner.as_deref());
-    let edited = as_edited(durable, live.disk_full, team, id, edit).and_then(|task| {
-        tell_owner(durable, live, step, now, (team, owner_before, &task), Sender::System)?;
+    let edited = as_edited(turn.durable, turn.live.disk_full, team, id, edit).and_then(|task| {
+        tell_owner(turn, team, owner_before, &task, Sender::System)?;
         Ok(task)
     });
-    let event = match edited {
-        Ok(task) if before == Some(&task) => None,
-        Ok(task) => {
-            step.record(Record::TaskPut { team: name.clone(), task });
-            Some(Event::TaskChanged { team: name.clone(), task: id })
+    match edited {
+        Ok(task) if before == Some(&task) => {}
+        Ok(task) => turn.record(Record::TaskPut { team: name.clone(), task }),
+        Err(why) => {
+            let event = Event::EditRefused { team: name.clone(), task: id, why };
+            turn.publish(&team.session, event);
         }
-        Err(why) => Some(Event::EditRefused { team: name.clone(), task: id, why }),
-    };
-    step.effect(Effect::WriteTeam { team: name.clone() });
-    if let Some(event) = event {
-        step.effect(Effect::Publish { session: team.session.clone(), event });
     }
+    turn.effect(Effect::WriteTeam { team: name.clone() });
 }
 
 fn as_edited(

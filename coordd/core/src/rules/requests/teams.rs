@@ -1,40 +1,37 @@
 //! Teams (T-1, T-3).
 
+use super::control;
 use super::sending::own_session;
-use super::{Call, Said, Verdict, agents};
-use crate::rules::{Step, pty, route};
+use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::turn::Turn;
+use crate::rules::{lifecycle, making, pty, route};
 use crate::state::agent::{Agent, Life, Runtime};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::effect::Event;
 use crate::state::name::Name;
 use crate::state::record::Keyed;
 use crate::state::request::Invite;
 use crate::state::role::Role;
 use crate::state::session::SessionState;
 use crate::state::team::{Team, folder_name};
-use crate::state::terminal::share_an_inbox;
-use crate::state::{Durable, Effect, Live, Record, limits};
+use crate::state::{Durable, Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 
-/// The definition that a Claude Code terminal is started with.
-pub(super) const MEMBER_TYPE: &str = "general-purpose";
-
 pub(super) fn create(
-    call: &Call<'_>,
-    step: &mut Step,
+    call: &Call,
+    turn: &mut Turn<'_>,
     session: &str,
     name: &str,
     description: String,
     agent_type: String,
 ) -> Verdict {
-    let id = own_session(call, session)?;
-    let session = call.durable.sessions.get(&id).ok_or(Denial::BadCredentials)?;
-    if let Some(team) = call.durable.team_of(&id) {
+    let id = own_session(call, turn, session)?;
+    let session = turn.durable.sessions.get(&id).ok_or(Denial::BadCredentials)?;
+    if let Some(team) = turn.durable.team_of(&id) {
         return Err(Denial::HasTeam { name: team.name.to_string() });
     }
     if description.len() > limits::REASON_LEN_MAX || agent_type.len() > limits::DESCRIPTION_LEN_MAX
@@ -46,14 +43,14 @@ pub(super) fn create(
         });
     }
     let random =
-        format!("team-{}", crate::state::id::hex(call.now.random.get(24..28).unwrap_or_default()));
+        format!("team-{}", crate::state::id::hex(turn.now.random.get(24..28).unwrap_or_default()));
     let wanted = if name.is_empty() { random.as_str() } else { name };
     let wanted = folder_name(wanted).ok_or_else(|| Denial::Invalid {
         field: "team_name",
         why: "must hold at least one ASCII letter or digit".to_owned(),
     })?;
     // T-1: a taken name gets a fresh one.
-    let name = super::sessions::free(&wanted, |name| call.durable.teams.contains_key(name));
+    let name = making::free(&wanted, |name| turn.durable.teams.contains_key(name));
     let team = Team {
         name: name.clone(),
         description,
@@ -63,34 +60,36 @@ pub(super) fn create(
         } else {
             agent_type
         },
-        created_ms: call.now.wall_ms,
+        created_ms: turn.now.wall_ms,
         deleting: false,
         tasks: BTreeMap::new(),
         last_task: 0,
         outside: String::new(),
     };
-    step.record(Record::TeamPut { team: Box::new(team) });
-    call.remember(step, Keyed::Team(name.clone()));
-    step.effect(Effect::WriteTeam { team: name.clone() });
-    step.effect(Effect::Publish { session: id, event: Event::TeamChanged(name.clone()) });
+    turn.record(Record::TeamPut { team: Box::new(team) });
+    call.remember(turn, Keyed::Team(name.clone()));
+    turn.effect(Effect::WriteTeam { team: name.clone() });
     Ok(Said::Now(Answer::Team(name)))
 }
 
-pub(super) fn delete(call: &Call<'_>, live: &mut Live, step: &mut Step, given: &str) -> Verdict {
+pub(super) fn delete(call: &Call, turn: &mut Turn<'_>, given: &str) -> Verdict {
     let team = match &call.caller {
         crate::state::live::Caller::User | crate::state::live::Caller::Bridge => {
-            find(call.durable, given)?
+            find(turn.durable, given)?
         }
         crate::state::live::Caller::Agent(_) => {
-            call.durable.team_of(&own_session(call, given)?).ok_or(Denial::NoTeam)?
+            turn.durable.team_of(&own_session(call, turn, given)?).ok_or(Denial::NoTeam)?
         }
     };
-    agents::none_works(call, &team.session)?;
-    let agents = call.durable.agents_of(&team.session);
-    pty::end_all(call.durable, live, step, call.now, &agents);
-    step.record(Record::TeamDeleting { team: team.name.clone() });
+    control::none_works(turn.durable, &team.session)?;
+    let agents = turn.durable.agents_of(&team.session);
+    // Without it they have no mail.
+    for agent in agents.iter().filter(|it| it.has_pty()) {
+        lifecycle::stop(turn, agent, "the end of its team", false);
+    }
+    turn.record(Record::TeamDeleting { team: team.name.clone() });
     let (name, session) = (team.name.clone(), team.session.clone());
-    step.effect(Effect::RemoveTeam { team: name, session, peer: call.peer, call: call.id });
+    turn.effect(Effect::RemoveTeam { team: name, session, peer: call.peer, call: call.id });
     Ok(Said::ByShell)
 }
 
@@ -105,55 +104,45 @@ pub(super) fn find<'a>(durable: &'a Durable, given: &str) -> Result<&'a Team, De
     }
 }
 
-pub(super) fn show(call: &Call<'_>, given: &str) -> Verdict {
-    find(call.durable, given).map(|it| Said::Now(Answer::Team(it.name.clone())))
+pub(super) fn show(turn: &Turn<'_>, given: &str) -> Verdict {
+    find(turn.durable, given).map(|it| Said::Now(Answer::Team(it.name.clone())))
 }
 
 /// Somebody else changed the team's file in a way that makes sense.
-pub(crate) fn edited(
-    durable: &Durable,
-    step: &mut Step,
-    team: Name,
-    description: String,
-    outside: String,
-) {
-    let Some(it) = durable.teams.get(&team).filter(|it| !it.deleting) else { return };
+pub(crate) fn edited(turn: &mut Turn<'_>, team: &Name, description: String, outside: String) {
+    let Some(it) = turn.durable.teams.get(team).filter(|it| !it.deleting) else { return };
     // Written again, since the members are ours to say; also when we know what it says, which is not all that is to be there.
-    step.effect(Effect::WriteTeam { team: team.clone() });
+    turn.effect(Effect::WriteTeam { team: team.clone() });
     if it.description == description && it.outside == outside {
         return;
     }
-    let session = it.session.clone();
-    step.record(Record::TeamEdited { team: team.clone(), description, outside });
-    step.effect(Effect::Publish { session, event: Event::TeamChanged(team) });
+    turn.record(Record::TeamEdited { team: team.clone(), description, outside });
 }
 
 /// Makes a member in a terminal, which coordd runs or the user. The same again is the same member.
-pub(super) fn invite(call: &Call<'_>, live: &mut Live, step: &mut Step, invite: Invite) -> Verdict {
+pub(super) fn invite(call: &Call, turn: &mut Turn<'_>, invite: Invite) -> Verdict {
     let given = invite.team.as_str();
     let needs_team = || Denial::NeedsTeam { session: given.to_owned() };
-    let team = find(call.durable, given)
+    let team = find(turn.durable, given)
         .map_err(|it| if it == Denial::NoTeam { needs_team() } else { it })?;
-    if live.is_ending() || team.deleting {
+    if turn.live.is_ending() || team.deleting {
         return Err(Denial::NoSuch { what: "team", given: given.to_owned() });
     }
-    check(call, team, &invite)?;
+    check(turn, team, &invite)?;
     let Invite { name, description, start, arguments, .. } = invite;
-    let agents = call.durable.agents_of(&team.session);
+    let agents = turn.durable.agents_of(&team.session);
     let is_meant = |it: &&&Agent| it.name.is(&name) && it.is_in_terminal();
     let known = agents.iter().find(is_meant);
     let is_new = known.is_none();
     let agent = match known {
         Some(known) => Agent::clone(known),
-        None => Agent { description, ..member(call, team, &agents, &name)? },
+        None => Agent { description, ..member(turn, team, &agents, &name)? },
     };
     let id = agent.id.clone();
     if is_new {
-        step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
-        call.remember(step, Keyed::Agent(id.clone()));
-        let event = Event::AgentCreated(id.clone());
-        step.effect(Effect::Publish { session: team.session.clone(), event });
-        step.effect(Effect::WriteTeam { team: team.name.clone() });
+        turn.record(Record::AgentPut { agent: Box::new(agent.clone()) });
+        call.remember(turn, Keyed::Agent(id.clone()));
+        turn.effect(Effect::WriteTeam { team: team.name.clone() });
     }
     if start {
         if let Some(process) = agent.process.as_ref().filter(|_| !agent.has_pty()) {
@@ -162,14 +151,14 @@ pub(super) fn invite(call: &Call<'_>, live: &mut Live, step: &mut Step, invite: 
         }
         // One that is ending comes back.
         if matches!(agent.life, Life::Down | Life::Stopping { .. }) {
-            pty::want(live, step, &agent, arguments);
+            pty::want(turn, &agent, arguments);
         }
     }
     Ok(Said::Now(Answer::Invited(id)))
 }
 
-fn check(call: &Call<'_>, team: &Team, invite: &Invite) -> Result<(), Denial> {
-    let session = call.durable.sessions.get(&team.session).ok_or(Denial::NoTeam)?;
+fn check(turn: &Turn<'_>, team: &Team, invite: &Invite) -> Result<(), Denial> {
+    let session = turn.durable.sessions.get(&team.session).ok_or(Denial::NoTeam)?;
     if invite.start && session.state == SessionState::Stopped {
         return Err(Denial::SessionStopped { name: session.name.to_string() });
     }
@@ -190,25 +179,15 @@ fn check(call: &Call<'_>, team: &Team, invite: &Invite) -> Result<(), Denial> {
 
 /// A new member in a terminal. It has no process until one is seen, or started.
 pub(super) fn member(
-    call: &Call<'_>,
+    turn: &Turn<'_>,
     team: &Team,
     agents: &[&Agent],
     name: &str,
 ) -> Result<Agent, Denial> {
-    let name = agents::free_name(call.durable, &team.session, name)?;
-    check_inbox(agents, &name)?;
-    let mut agent = agents::fresh(call.now, &team.session, name, Role::Worker);
-    MEMBER_TYPE.clone_into(&mut agent.agent_type);
+    let name = making::free_name(turn.durable, &team.session, name)?;
+    making::check_inbox(agents, &name)?;
+    let mut agent = making::fresh(turn.now, &team.session, name, Role::Worker);
+    making::MEMBER_TYPE.clone_into(&mut agent.agent_type);
     agent.runtime = Runtime::Terminal;
     Ok(agent)
-}
-
-/// Refuses a name whose inbox file would be another's.
-pub(super) fn check_inbox(agents: &[&Agent], name: &Name) -> Result<(), Denial> {
-    match agents.iter().find(|it| share_an_inbox(&it.name, name)) {
-        None => Ok(()),
-        Some(other) => {
-            Err(Denial::InboxShared { name: name.to_string(), other: other.name.to_string() })
-        }
-    }
 }

@@ -1,23 +1,20 @@
-//! The other side: workers whose lead is on another machine. They are made and stopped by its word, in a session that the user
+//! The other side of `host.rs`: workers whose lead is on another machine. They are made and stopped by its word, in a session that the user
 //! made for that machine, and how their runs end is told there.
 
-use super::outgoing;
-use crate::rules::mailbox::{self, Draft, Numbers};
-use crate::rules::requests::agents;
-use crate::rules::requests::sessions::free;
-use crate::rules::{Step, lifecycle, outside};
+use crate::rules::mailbox::{self, Draft};
+use crate::rules::turn::Turn;
+use crate::rules::{host, lifecycle, making, outbox};
 use crate::state::agent::{Agent, Outcome, Status};
 use crate::state::bridge::{Brought, Decision};
-use crate::state::effect::Event;
 use crate::state::far::{Far, Told, Work};
 use crate::state::id::SessionId;
-use crate::state::message::{Kind as Said, Outside, Sender};
+use crate::state::message::{Kind, Outside, Sender};
 use crate::state::mode::Mode;
 use crate::state::name::Name;
-use crate::state::outgoing::Kind;
 use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
-use crate::state::{Durable, Effect, Live, Moment, Record, limits};
+use crate::state::text::shortened;
+use crate::state::{Durable, Moment, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -49,59 +46,42 @@ fn guest<'a>(
 }
 
 /// Does what the lead's machine says.
-pub(crate) fn bring(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    it: &Brought,
-    from: Outside,
-    told: Told,
-) -> Decision {
+pub(crate) fn bring(turn: &mut Turn<'_>, it: &Brought, from: Outside, told: Told) -> Decision {
     match told {
-        Told::Work(work) => take(durable, live, step, now, it, from, *work),
+        Told::Work(work) => take(turn, it, from, *work),
         Told::Stop { agent, by } => {
-            let session = addressed(durable, it);
-            let agent = session.and_then(|session| guest(durable, session, it, &agent));
+            let session = addressed(turn.durable, it);
+            let agent = session.and_then(|session| guest(turn.durable, session, it, &agent));
             let Some(agent) = agent else {
                 return Decision::Refused("there is no such worker".to_owned());
             };
-            let by = outside::shortened(&format!("{by} on {}", it.peer_name));
+            let by = shortened(&format!("{by} on {}", it.peer_name));
             let owes = agent.owes_outcome() || agent.has_process();
-            lifecycle::stop(durable, live, step, now, agent, &by, false);
+            lifecycle::stop(turn, agent, &by, false);
             // Whoever asks may have missed an end; it is told that there is nothing more to wait for.
             if let Some(far) = agent.far_lead().filter(|_| !owes) {
-                let reason = super::NOTHING_TO_STOP.to_owned();
+                let reason = host::NOTHING_TO_STOP.to_owned();
                 let killed = Outcome::silent(Status::Killed, None, reason);
-                tell_end(durable, step, now, agent, far, killed);
+                outbox::tell_end(turn, agent, far, killed);
             }
             Decision::Taken
         }
-        Told::Ended { agent, outcome } => {
-            let name = (it.peer.as_str(), it.message.as_str());
-            super::ended(durable, live, step, now, name, &agent, outcome)
-        }
+        Told::Ended { agent, outcome } => host::ended(turn, it, &agent, outcome),
     }
 }
 
-fn take(
-    durable: &Durable,
-    live: &mut Live,
-    step: &mut Step,
-    now: &Moment,
-    it: &Brought,
-    from: Outside,
-    work: Work,
-) -> Decision {
+fn take(turn: &mut Turn<'_>, it: &Brought, from: Outside, work: Work) -> Decision {
     // The bridge, or this daemon, died before the other one was told.
-    if durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
+    if turn.durable.heard.contains_key(&(from.address.clone(), from.message.clone())) {
         return Decision::Taken;
     }
     // As for words: what becomes of each must be told.
-    if durable.outbox.statuses_len_to(&it.peer) >= limits::BRIDGE_STATUSES_OF_ONE_MAX {
+    if turn.durable.outbox.statuses_len_to(&it.peer) >= limits::BRIDGE_STATUSES_OF_ONE_MAX {
         return Decision::Later;
     }
-    let Some(session) = open(durable, it) else { return Decision::Refused(NOT_OPEN.to_owned()) };
+    let Some(session) = open(turn.durable, it) else {
+        return Decision::Refused(NOT_OPEN.to_owned());
+    };
     if work.text.trim().is_empty() || work.text.len() > limits::BODY_LEN_MAX {
         return Decision::Refused("what it is to do is empty or too long".to_owned());
     }
@@ -110,24 +90,23 @@ fn take(
         let name = &session.name;
         return Decision::Refused(format!("{name} is stopped there; its user can resume it"));
     }
-    let known = guest(durable, session, it, &work.agent);
-    let agent =
-        match known.map_or_else(|| made(durable, now, session, it, &work), |it| Ok(it.clone())) {
-            Ok(agent) => agent,
-            Err(why) => return Decision::Refused(why),
-        };
+    let known = guest(turn.durable, session, it, &work.agent);
+    let agent = match known
+        .map_or_else(|| made(turn.durable, turn.now, session, it, &work), |it| Ok(it.clone()))
+    {
+        Ok(agent) => agent,
+        Err(why) => return Decision::Refused(why),
+    };
     if mailbox::check(&agent, &work.text).is_err() {
         return Decision::Refused(format!("the mailbox of {} is full", agent.name));
     }
     if known.is_none() {
-        step.record(Record::AgentPut { agent: Box::new(agent.clone()) });
-        let event = Event::AgentCreated(agent.id.clone());
-        step.effect(Effect::Publish { session: session.id.clone(), event });
+        turn.record(Record::AgentPut { agent: Box::new(agent.clone()) });
     }
-    let kind = if work.is_task { Said::Prompt } else { Said::Text };
+    let kind = if work.is_task { Kind::Prompt } else { Kind::Text };
     let (text, summary) = (work.text, work.summary);
     let draft = Draft { from: Sender::Outside(Box::new(from)), kind, text, summary };
-    mailbox::accept(&mut Numbers::after(durable, step), live, step, now, &agent, draft);
+    mailbox::accept(turn, &agent, draft);
     Decision::Taken
 }
 
@@ -144,7 +123,7 @@ fn made(
         return Err(format!("session {} there has as many agents as it can", session.name));
     }
     let runtime = work.runtime.unwrap_or(session.runtime);
-    if agents::check_runtime("runtime", runtime, &session.model).is_err() {
+    if making::check_runtime("runtime", runtime, &session.model).is_err() {
         return Err(format!("session {} there runs no worker of that runtime", session.name));
     }
     if work.agent.is_empty() || work.agent.len() > limits::KEY_LEN_MAX {
@@ -152,30 +131,14 @@ fn made(
     }
     let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
     let stem = Name::for_agent(&work.name).unwrap_or_else(|_| Name::from_words("", "guest"));
-    let mut agent = agents::fresh(now, &session.id, free(&stem, taken), Role::Worker);
+    let mut agent = making::fresh(now, &session.id, making::free(&stem, taken), Role::Worker);
     agent.runtime = runtime;
     if session.mode != Mode::Coordinator {
         "general-purpose".clone_into(&mut agent.agent_type);
     }
-    agent.description = outside::shortened(&work.description);
-    agent.phase = outside::shortened(&work.phase);
+    agent.description = shortened(&work.description);
+    agent.phase = shortened(&work.phase);
     agent.far =
         Some(Far { peer: it.peer.clone(), session: it.from.clone(), agent: work.agent.clone() });
     Ok(agent)
-}
-
-/// Tells the lead's machine how a run ended. However much is on its way already: this is what the work was done for.
-pub(crate) fn tell_end(
-    durable: &Durable,
-    step: &mut Step,
-    now: &Moment,
-    agent: &Agent,
-    far: &Far,
-    outcome: Outcome,
-) {
-    let id = Numbers::after(durable, step).next();
-    let (mut outcome, session) = (outcome, Some(&agent.session));
-    let text = core::mem::take(&mut outcome.result);
-    let kind = Kind::Ended { agent: far.agent.clone(), outcome };
-    outside::put(step, outgoing(now, id, session, Sender::System, far, kind, text));
 }
