@@ -1,9 +1,11 @@
 //! The command line. Each verb's own arguments are in its file under `commands/`.
 
 use crate::commands::{
-    attach, bridge, completions, daemon, demo, doctor, events, inbound, logs, ls, mcp, new, peers,
-    permit, resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
+    attach, bridge, completions, daemon, demo, doctor, events, help, inbound, logs, ls, mcp, new,
+    peers, permit, resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
 };
+use crate::guide::TOPICS;
+use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// The exit codes of a verb that says nothing else about them.
@@ -20,7 +22,13 @@ Example: coordctl demo";
 
 /// Starts, watches and steers LLM coding agents through coordd.
 #[derive(Debug, Parser)]
-#[command(name = "coordctl", version, after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "coordctl",
+    version,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     /// Print the response as one JSON document; streams as JSON Lines.
     #[arg(long, global = true)]
@@ -57,15 +65,25 @@ pub(crate) enum Verb {
     Daemon(daemon::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
+    Help(help::Args),
 }
 
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command().try_get_matches()?)
 }
 
-/// The command line, with the exit codes in the help of every verb.
+/// The command line, with the exit codes in the help of every verb, and the guide's topics.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|verb| {
+    let command = with_exit_codes(Cli::command());
+    let mut words: Vec<String> = TOPICS.iter().map(|topic| topic.name.to_owned()).collect();
+    words.extend(command.get_subcommands().map(|verb| verb.get_name().to_owned()));
+    command.after_help(format!("{}\n{EXIT_CODES}", help::topics())).mut_subcommand("help", |help| {
+        help.mut_arg("topic", |topic| topic.value_parser(PossibleValuesParser::new(words)))
+    })
+}
+
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|verb| {
         let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
         if help.contains("Exit codes") {
             return verb;
@@ -100,7 +118,7 @@ mod tests {
 
     #[test]
     fn l1_exit_codes_are_in_the_help() {
-        let help = Cli::command().render_long_help().to_string();
+        let help = command().render_long_help().to_string();
         assert!(help.contains("0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd"));
     }
 

@@ -70,7 +70,7 @@ impl Config {
         Self::parse(&text).map_err(|error| {
             let message =
                 format!("{} is not valid: {}", path.display(), error.to_string().trim_end());
-            Failure::usage(message).hint("mend that line; README.md lists the settings")
+            Failure::usage(message).hint("fix that line; `coordctl help models` lists the settings")
         })
     }
 

@@ -211,6 +211,12 @@ pub(crate) fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// Rows of the terminal behind a stream, if it is one.
+pub(crate) fn rows(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

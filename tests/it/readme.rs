@@ -1,4 +1,5 @@
-//! Every command in README.md is run, as a reader would type it: block by block, in a home of its own.
+//! Every command in README.md and in the guide is run, as a reader would type it: block by block, each document in a
+//! home of its own.
 //!
 //! What cannot be done inside of a test is exchanged for what can, in the open (see [`EXCHANGED`]). A command that
 //! is neither run nor exchanged fails, and so does an exchange that nothing needs any more.
@@ -97,15 +98,22 @@ fn runnable(line: &str, used: &mut BTreeSet<&'static str>) -> String {
     let parts = line.split(" && ").map(|part| {
         let part = part.trim();
         let exchanged = EXCHANGED.iter().find(|it| part.starts_with(it.0));
-        let run = exchanged.map_or_else(|| part.to_owned(), |(written, run, _)| {
-            used.insert(written);
-            // The program is exchanged, the rest is what was written.
-            if *written == "target/release/coordctl" { part.replacen(written, run, 1) } else { (*run).to_owned() }
-        });
+        let run = exchanged.map_or_else(
+            || part.to_owned(),
+            |(written, run, _)| {
+                used.insert(written);
+                // The program is exchanged, the rest is what was written.
+                if *written == "target/release/coordctl" {
+                    part.replacen(written, run, 1)
+                } else {
+                    (*run).to_owned()
+                }
+            },
+        );
         let first = run.split_whitespace().next().unwrap_or_default();
         assert!(
             first == "coordctl" || first == "coordd" || KNOWN.contains(&first),
-            "README.md has `{part}`, which this test knows nothing about: run it, or exchange it with a reason"
+            "`{part}` is nothing that this test knows: run it, or exchange it with a reason"
         );
         run
     });
@@ -136,28 +144,45 @@ fn ask_twice(daemon: &Daemon) {
     }
 }
 
-#[test]
-fn readme_commands_work_as_they_are_written() {
-    let document = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+/// Runs the blocks of one document in a home of its own; how many there were.
+fn follow(path: &Path, used: &mut BTreeSet<&'static str>) -> usize {
+    let document = std::fs::read_to_string(path).expect("a document");
     let daemon = Daemon::start();
     daemon.git_repo();
     std::fs::create_dir_all(daemon.at("h/src/project")).unwrap();
     ask_twice(&daemon);
-    let mut used = BTreeSet::new();
     let blocks = blocks(&document);
-    assert!(blocks.len() > 3, "README.md shows what to type: {blocks:?}");
-    for block in blocks {
-        let lines: Vec<_> = block.iter().map(|line| runnable(line, &mut used)).collect();
+    for block in &blocks {
+        let lines: Vec<_> = block.iter().map(|line| runnable(line, used)).collect();
         let ran = bash_in(&daemon, &format!("set -euo pipefail\n{}", lines.join("\n")));
-        assert_eq!(ran.code, 0, "{}\n--- as\n{}\n--- {ran:#?}", block.join("\n"), lines.join("\n"));
+        let path = path.display();
+        assert_eq!(
+            ran.code,
+            0,
+            "{path}: {}\n--- as\n{}\n--- {ran:#?}",
+            block.join("\n"),
+            lines.join("\n")
+        );
     }
+    blocks.len()
+}
+
+#[test]
+fn readme_and_guide_commands_work_as_they_are_written() {
+    let mut used = BTreeSet::new();
+    assert!(follow(&root().join("README.md"), &mut used) > 3, "README.md shows what to type");
+    let guide = std::fs::read_dir(root().join("coordctl/guide")).expect("the guide");
+    let mut pages: Vec<_> = guide.map(|page| page.expect("a page").path()).collect();
+    pages.sort();
+    let blocks: usize = pages.iter().map(|page| follow(page, &mut used)).sum();
+    assert!(blocks > 3, "the guide shows what to type: {pages:?}");
     let rare = ["journalctl", "curl"];
     let unused: Vec<_> = EXCHANGED
         .iter()
         .map(|it| it.0)
         .filter(|it| !used.contains(it) && !rare.contains(it))
         .collect();
-    assert!(unused.is_empty(), "README.md has these no longer; take them off the list: {unused:?}");
+    assert!(unused.is_empty(), "no document has these; take them off the list: {unused:?}");
 }
 
 #[test]

@@ -319,7 +319,7 @@ fn configured_model(context: &Context) -> Check {
         Err(error) => warn(
             "model",
             format!(
-                "{error}; `coordctl run --help` and README.md say how; `coordctl demo` needs none"
+                "{error}; `coordctl help models` says how to set one; `coordctl demo` needs none"
             ),
         ),
     }

@@ -7,6 +7,7 @@ pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod help;
 pub(crate) mod inbound;
 pub(crate) mod logs;
 pub(crate) mod ls;
@@ -32,8 +33,12 @@ use crate::error::Exit;
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
+    // These two speak of the command line alone and need no environment.
     if let Verb::Completions(args) = &cli.verb {
         return completions::run(args, cli.json);
+    }
+    if let Verb::Help(args) = &cli.verb {
+        return help::run(args, cli.json);
     }
     let mut context = Context::new(cli.json)?;
     let context = &mut context;
@@ -63,5 +68,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Daemon(args) => daemon::run(context, &args),
         Verb::Doctor(_) => doctor::run(context),
         Verb::Completions(args) => completions::run(&args, context.json),
+        Verb::Help(args) => help::run(&args, context.json),
     }
 }

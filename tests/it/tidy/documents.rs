@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{files, none, read, root};
+use super::{File, files, none, read, root};
 
 /// Enums that other programs meet on the socket; `PROTOCOL.md` names each of their variants.
 const ON_THE_WIRE: [(&str, &str); 8] = [
@@ -18,7 +18,10 @@ const ON_THE_WIRE: [(&str, &str); 8] = [
     ("proto/src/error.rs", "ErrorCode"),
 ];
 
-/// Programs of others that README.md may call.
+/// Where the pages of the guide are.
+const GUIDE: &str = "coordctl/guide/";
+
+/// Programs of others that README.md and the guide may call.
 const KNOWN: [&str; 16] = [
     "cargo",
     "cat",
@@ -179,6 +182,10 @@ fn variants_and_commands_are_found() {
     assert_eq!(wrong(&words("tests/run --fast")), None);
     assert!(wrong(&words("tests/nothing")).is_some());
     assert!(wrong(&words("frobnicate x")).is_some());
+    assert_eq!(
+        topics_named("`coordctl help` and `coordctl help modes`, `coordctl help TOPIC`"),
+        ["modes", "TOPIC"]
+    );
 }
 
 #[test]
@@ -200,19 +207,74 @@ fn the_protocol_document_lists_everything_on_the_wire() {
     none("not in proto/PROTOCOL.md", &complaints);
 }
 
+/// What a stranger reads before the first command: more words than this belong into the guide.
+const README_WORDS_MAX: usize = 1_500;
+
+/// Markdown links aside, as `wc -w` counts.
+fn words(document: &str) -> usize {
+    document.split_whitespace().count()
+}
+
+/// README.md, and the pages of the guide that `coordctl help` shows.
+fn guides() -> Vec<File> {
+    let mut found = vec![File { path: "README.md".into(), text: read("README.md") }];
+    found.extend(files(".md").into_iter().filter(|file| file.path.starts_with(GUIDE)));
+    assert!(found.len() > 5, "the guide is in {GUIDE}");
+    found
+}
+
 #[test]
-fn readme_commands_exist() {
-    let document = read("README.md");
-    let commands = commands(&document);
+fn readme_is_short() {
+    let words = words(&read("README.md"));
+    assert!(
+        words <= README_WORDS_MAX,
+        "README.md has {words} words, {README_WORDS_MAX} are allowed; the rest belongs into {GUIDE}"
+    );
+}
+
+#[test]
+fn readme_and_guide_commands_exist() {
+    let readme = commands(&read("README.md"));
     for wanted in ["cargo build --release", "target/release/coordctl demo", "tests/run"] {
-        let said = commands.iter().any(|words| words.join(" ") == wanted);
-        assert!(said, "README.md must have the command `{wanted}`, found {commands:?}");
+        let said = readme.iter().any(|words| words.join(" ") == wanted);
+        assert!(said, "README.md must have the command `{wanted}`, found {readme:?}");
     }
-    let complaints = commands.iter().filter_map(|command| {
-        let reason = wrong(command)?;
-        Some(format!("`{}`: {reason}", command.join(" ")))
-    });
-    none("README.md tells people to type what does not work", &complaints.collect::<Vec<_>>());
+    let mut complaints = Vec::new();
+    for file in guides() {
+        for command in commands(&file.text) {
+            if let Some(reason) = wrong(&command) {
+                complaints.push(format!("{}: `{}`: {reason}", file.path, command.join(" ")));
+            }
+        }
+    }
+    none("a document tells people to type what does not work", &complaints);
+}
+
+/// What follows `coordctl help` in a text between backticks.
+fn topics_named(document: &str) -> Vec<String> {
+    let spans = document.split("`coordctl help ").skip(1);
+    spans.filter_map(|rest| rest.split('`').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn pages_of_the_guide_are_linked_and_those_that_are_named_exist() {
+    let is_there = |topic: &str| root().join(GUIDE).join(format!("{topic}.md")).is_file();
+    let mut complaints = Vec::new();
+    for file in files(".md").iter().chain(&files(".rs")) {
+        for topic in topics_named(&file.text) {
+            let is_word = topic.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+            if is_word && !is_there(&topic) {
+                complaints.push(format!("{}: `coordctl help {topic}`", file.path));
+            }
+        }
+    }
+    let readme = read("README.md");
+    for file in guides().iter().skip(1) {
+        if !readme.contains(&format!("]({})", file.path)) {
+            complaints.push(format!("README.md does not link {}", file.path));
+        }
+    }
+    none("a page of the guide that is not there, or that README.md does not name", &complaints);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) enum StartError {
     #[error("Claude Code {version} is too old: at least 2.1.100 is needed. Run `claude update`")]
     TooOld { version: String },
     #[error(
-        "Claude Code refused to begin: {said}. A newer or older version may not fit; see README.md for those that do"
+        "Claude Code refused to begin: {said}. A newer or older version may not fit; `coordctl help other-clis` lists those that do"
     )]
     Refused { said: String },
 }
