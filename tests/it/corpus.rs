@@ -1,4 +1,4 @@
-//! rel-26, rel-82, rel-83, rel-87, cases A46, G8: what is read from outside, with the saved corpus of the fuzz targets and with
+//! rel-26, rel-82, rel-83, rel-87, case G8: what is read from outside, with the saved corpus of the fuzz targets and with
 //! arbitrary bytes. `tests/fuzz` lets `cargo fuzz` look further; what it finds goes into the corpus.
 
 use std::fs;

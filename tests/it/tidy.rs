@@ -5,13 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
+mod contract;
 mod dependencies;
 mod documents;
 mod licence;
 mod sources;
 
-/// The folders that hold our code.
-const CODE: [&str; 4] = ["coordctl", "coordd", "proto", "tests"];
+/// The folders that hold our code, and documents that are read on GitHub.
+const CODE: [&str; 5] = [".github", "coordctl", "coordd", "proto", "tests"];
 
 /// One file of the repository.
 struct File {

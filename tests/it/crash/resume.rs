@@ -1,4 +1,4 @@
-//! N2, E1: a whole session comes back, after a stop of everything and after a reboot.
+//! D-6, E1: a whole session comes back, after a stop of everything and after a reboot.
 
 use std::fs;
 

@@ -296,8 +296,17 @@ fn links_between_documents_lead_somewhere() {
 
 #[test]
 fn the_documents_that_others_rely_on_are_there() {
-    let wanted =
-        ["README.md", "LICENSE", "coordd/ARCHITECTURE.md", "proto/PROTOCOL.md", "tests/README.md"];
+    let wanted = [
+        "README.md",
+        "LICENSE",
+        ".github/CONTRIBUTING.md",
+        "coordd/ARCHITECTURE.md",
+        "coordd/CHANGELOG.md",
+        "coordd/CONTRACT.md",
+        "coordd/SECURITY.md",
+        "proto/PROTOCOL.md",
+        "tests/README.md",
+    ];
     let missing = wanted.iter().filter(|path| !root().join(path).is_file());
     none("missing", &missing.map(|path| (*path).to_owned()).collect::<Vec<_>>());
     let licence = read("LICENSE");
