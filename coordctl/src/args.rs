@@ -8,14 +8,14 @@ use crate::guide::TOPICS;
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-/// The exit codes of a verb that says nothing else about them.
+/// The exit codes of verbs that have none of their own.
 const COMMON_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.
 
-Sessions are named by name, id, or a unique beginning of an id; agents by session/name, id, or
+Sessions are named by name, id, or a unique prefix of an id; agents by session/name, id, or
 name alone where only one has it. `coordctl VERB --help` shows an example.
 
 Example: coordctl demo";

@@ -1,8 +1,8 @@
 //! One connection to coordd, blocking and without a runtime, so that a one-shot starts at once.
 //!
-//! Preamble, hello and the first request go out in one write. A daemon of another revision answers with its
-//! own preamble and closes; the same request then goes again as JSON Lines. Before a byte is written, the
-//! kernel says whose socket and whose process it is: a squatter gets nothing.
+//! Preamble, hello and the first request go out in one write. A daemon of another revision answers
+//! with its own preamble and closes; the same request then goes again as JSON Lines. Before a byte
+//! is written, the kernel says whose socket and whose process it is: a squatter gets nothing.
 
 mod error;
 mod wire;
@@ -25,13 +25,14 @@ use wire::Wire;
 
 /// How long a daemon may take to say hello, and to answer what only reads (K5).
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// How long it may take to answer what must reach the disk first.
+/// How long the daemon may take to answer a request that must reach the disk first.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// How long it may take to end agents, each of which gets time to go in order.
+/// How long the daemon may take to stop agents, each of which gets time to exit by itself.
 const STOP_LIMIT: Duration = Duration::from_mins(2);
 /// Bytes taken from the socket at once.
 const READ_LEN: usize = 64 * 1024;
-/// Events that may wait here while a reply is awaited; the daemon's own queue for a peer is shorter.
+/// Events that may wait here while a reply is awaited; the daemon's own queue for a peer is
+/// shorter.
 const EVENTS_LEN_MAX: usize = 10_000;
 
 /// What came without being asked for.
@@ -48,7 +49,7 @@ pub(crate) enum Pushed {
 #[derive(Debug)]
 pub(crate) enum Forwarded {
     Event(Box<Numbered>),
-    /// The connection ended, after the daemon had said why or without a word. Nothing comes after it.
+    /// The connection ended, with the daemon's reason if it gave one. No event follows.
     Lost(Option<ErrorBody>),
 }
 
@@ -81,7 +82,7 @@ impl Client {
         &self.welcome
     }
 
-    /// Asks one question on the open connection.
+    /// Sends one request on the open connection and returns its answer.
     pub(crate) fn call(&mut self, ask: &Ask) -> Result<Response, ClientError> {
         let limit = answer_limit(&ask.request);
         let id = self.next_id;
@@ -90,7 +91,7 @@ impl Client {
         self.reply_to(id, limit)
     }
 
-    /// A way to ask beside whoever reads this connection.
+    /// A way to send requests while another thread reads this connection.
     pub(crate) fn caller(&self) -> Result<Caller, ClientError> {
         let (stream, is_binary) = self.wire.writer()?;
         Ok(Caller { stream, is_binary, next_id: self.next_id + 1_000_000 })
@@ -121,8 +122,8 @@ impl Client {
         }
     }
 
-    /// From now on hands all that comes to `tell`, in a thread of its own, until the connection ends or `tell` says that nobody
-    /// listens any more.
+    /// From now on a thread hands every message to `tell`, until the connection ends or `tell`
+    /// returns false.
     pub(crate) fn forward(mut self, tell: impl Fn(Forwarded) -> bool + Send + 'static) {
         std::thread::spawn(move || {
             let mut why = None;
@@ -166,7 +167,7 @@ impl Client {
     }
 }
 
-/// Writes calls on a connection that somebody else reads. Their answers are passed over.
+/// Writes calls on a connection that another thread reads. Their answers are ignored.
 #[derive(Debug)]
 pub(crate) struct Caller {
     stream: UnixStream,
@@ -184,11 +185,12 @@ impl Caller {
         } else {
             proto::line::encode(&call).ok()
         };
-        bytes.is_some_and(|it| self.stream.write_all(&it).is_ok())
+        bytes.is_some_and(|byte| self.stream.write_all(&byte).is_ok())
     }
 }
 
-/// A request that can be repeated after a lost connection: one that changes something carries a key.
+/// A request that can be repeated after a lost connection: one that changes something carries a
+/// key.
 #[derive(Debug)]
 pub(crate) struct Ask {
     request: Request,

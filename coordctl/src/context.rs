@@ -30,7 +30,8 @@ impl Context {
         Ok(Self { paths, json, style, client: None, vars })
     }
 
-    /// Where the environment does not say where sockets are, a login session's usual folder is taken.
+    /// Where the environment does not say where sockets are, a login session's usual folder is
+    /// taken.
     pub(crate) fn use_login_runtime_folder(&mut self) -> Result<(), Failure> {
         let uid = rustix::process::geteuid().as_raw();
         let usual = paths::login_runtime_folder(uid);
@@ -61,7 +62,8 @@ impl Context {
     ) -> Result<Result<Response, ErrorBody>, Failure> {
         let ask = Ask::new(request);
         let result = match self.try_call(&ask) {
-            // None runs, or it is being restarted. The key keeps anything from being done twice.
+            // No daemon runs, or it is being restarted. The idempotency key keeps the request from
+            // being done twice.
             Err(error) if is_restart(&error) => {
                 crate::start::start(&self.paths, &self.vars)?;
                 self.try_call(&ask)
@@ -124,11 +126,11 @@ fn is_restart(error: &ClientError) -> bool {
 
 /// What to say when coordd answers with something else than the request comes to.
 pub(crate) fn unexpected(wanted: &str) -> Failure {
-    Failure::failed(format!("coordd answered with something else than `{wanted}`"))
+    Failure::failed(format!("coordd gave an unexpected answer, not `{wanted}`"))
         .hint("install coordd and coordctl of the same version, then run `coordctl daemon restart`")
 }
 
-/// The fields of the one response that a request comes to.
+/// The fields of the response that a request must get.
 #[macro_export]
 macro_rules! expect {
     ($response:expr, $variant:ident { $($fields:tt)* }) => {

@@ -1,7 +1,7 @@
 //! The environment that agents get: the caller's, reduced to an allow-list (W-1).
 //!
-//! An agent works as the caller would, with the same PATH, toolchains and keys; but not with what describes
-//! the caller's own process, such as another tool's session or systemd's sockets.
+//! An agent works as the caller would, with the same PATH, toolchains and keys; but not with what
+//! describes the caller's own process, such as another tool's session or systemd's sockets.
 
 use crate::config::Config;
 use crate::paths::Vars;
@@ -71,7 +71,7 @@ const NAMES: &[&str] = &[
     "CI",
 ];
 
-/// Variables that pass by the beginning of their name.
+/// Variables that pass by the prefix of their name.
 const PREFIXES: &[&str] = &[
     "LC_",
     "XDG_",
@@ -133,7 +133,7 @@ pub(crate) fn is_the_callers_own(name: &str) -> bool {
     NEVER.contains(&name) || NEVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What agents get of the caller's environment, with what the configuration says.
+/// The agents' environment: the caller's, reduced to the allow-list and the configuration's names.
 pub(crate) fn for_agents(vars: &Vars, config: &Config) -> Vars {
     let mut env = allowed(vars, &config.env_allow);
     if let Some(path) = &config.claude_path {
@@ -142,7 +142,7 @@ pub(crate) fn for_agents(vars: &Vars, config: &Config) -> Vars {
     env
 }
 
-/// What passes. `more` are names that the configuration adds.
+/// The variables that pass. `more` are names that the configuration adds.
 fn allowed(vars: &Vars, more: &[String]) -> Vars {
     let passes = |name: &str| {
         let listed = NAMES.contains(&name)

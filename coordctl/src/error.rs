@@ -1,4 +1,4 @@
-//! How a command that fails says so, and with which exit code.
+//! How a failed command reports its error, and with which exit code.
 //!
 //! Commands pass errors on as `anyhow::Error`. What a person can mend is a [`Failure`], which
 //! carries the exit code and a hint; everything else ends with exit code 1.
@@ -69,7 +69,7 @@ impl From<ErrorBody> for Failure {
     fn from(body: ErrorBody) -> Self {
         let mut hint = body.hint;
         if hint == "sessions: none" {
-            hint.push_str("; `coordctl new` makes one");
+            hint.push_str("; `coordctl new` creates one");
         }
         Self { exit: exit_of(body.code), message: body.message, hint }
     }
@@ -101,7 +101,8 @@ fn exit_of(code: ErrorCode) -> Exit {
     }
 }
 
-/// An error's exit code and all that a person is told: `error: …`, then the hint after a blank line.
+/// An error's exit code and all that a person is told: `error: …`, then the hint after a blank
+/// line.
 pub(crate) fn report(error: &anyhow::Error) -> (Exit, String) {
     if is_broken_pipe(error) {
         return (Exit::Done, String::new());
@@ -115,7 +116,7 @@ pub(crate) fn report(error: &anyhow::Error) -> (Exit, String) {
         message.push_str(&text);
     }
     let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
-    let exit = failure.map_or(Exit::Failed, |it| it.exit);
+    let exit = failure.map_or(Exit::Failed, |failure| failure.exit);
     let mut text = format!("error: {}\n", crate::terminal::clean(&message));
     if let Some(it) = failure.filter(|it| !it.hint.is_empty()) {
         text.push_str("\nhint: ");
@@ -125,7 +126,7 @@ pub(crate) fn report(error: &anyhow::Error) -> (Exit, String) {
     (exit, text)
 }
 
-/// Whoever read our output has seen enough, as with `coordctl logs … | head`.
+/// The reader of our output has closed it, as in `coordctl logs … | head`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
@@ -161,10 +162,10 @@ mod tests {
     #[test]
     fn where_there_is_no_session_the_hint_says_how_one_is_made() {
         let body =
-            |hint: &str| ErrorBody::new(ErrorCode::NotFound, "no session fits `x`").hint(hint);
+            |hint: &str| ErrorBody::new(ErrorCode::NotFound, "no session named `x`").hint(hint);
         assert_eq!(
             Failure::from(body("sessions: none")).hint,
-            "sessions: none; `coordctl new` makes one"
+            "sessions: none; `coordctl new` creates one"
         );
         assert_eq!(Failure::from(body("sessions: a")).hint, "sessions: a");
     }

@@ -81,7 +81,7 @@ pub(crate) fn now_ms() -> u64 {
 /// A wall-clock time as `2026-01-31T12:00:00Z`.
 pub(crate) fn timestamp(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map_or_else(|| "?".to_owned(), |it| it.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    time.map_or_else(|| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// A wall-clock time of day, UTC.

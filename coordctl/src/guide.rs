@@ -1,5 +1,5 @@
-//! The pages of the guide, which `coordctl help TOPIC` shows. They are Markdown files in `coordctl/guide`,
-//! embedded so that they always describe the build that shows them.
+//! The pages of the guide, which `coordctl help TOPIC` shows. They are Markdown files in
+//! `coordctl/guide`, embedded so that they always describe the build that shows them.
 
 mod page;
 

@@ -1,4 +1,5 @@
-//! `coordctl`, the client of coordd for people and for other programs. It decides nothing: it asks coordd and shows the answer.
+//! `coordctl`, the client of coordd for people and for other programs. It decides nothing: it asks
+//! coordd and shows the answer.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ const ANTHROPIC_DEFAULT: &str = "claude-sonnet-4-5";
 /// The longest script that is read here only to see whether it parses, 4 MiB.
 const SCRIPT_LEN_MAX: u64 = 4 << 20;
 
-/// Where a model may be named, and what its files are relative to.
+/// Where a model may be named, and the folder that file names are relative to.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     pub(crate) config: &'a Config,
@@ -20,8 +20,9 @@ pub(crate) struct Sources<'a> {
     pub(crate) cwd: &'a Path,
 }
 
-/// The model to use, or what to do to have one. Where none is needed, none but a named one: keys in the environment are then
-/// for whoever brings a model of its own.
+/// The model to use, or an error that says how to configure one. If the runtime brings its own
+/// model (`is_needed` is false), only an explicitly named one is used; keys in the environment are
+/// ignored.
 pub(crate) fn resolve(
     flag: Option<&str>,
     from: Sources<'_>,
@@ -44,10 +45,10 @@ pub(crate) fn resolve(
     if has(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]) {
         return match var("OPENAI_MODEL") {
             Some(name) => Ok(Some(openai(name, config))),
-            None => Err(Failure::usage(
-                "there is a key or an address for OpenAI, and no model is named",
-            )
-            .hint("set OPENAI_MODEL, or give --model openai:NAME")),
+            None => {
+                Err(Failure::usage("there is a key or an address for OpenAI, but no model name")
+                    .hint("set OPENAI_MODEL, or give --model openai:NAME"))
+            }
         };
     }
     Err(none())
@@ -75,7 +76,7 @@ fn parse(text: &str, config: &Config, vars: &Vars, cwd: &Path) -> Result<Model, 
         Some(("rehearsal", file)) if !file.is_empty() => script(&cwd.join(file), vars),
         Some(("anthropic", name)) if !name.is_empty() => Ok(anthropic(name, config)),
         Some(("openai", name)) if !name.is_empty() => Ok(openai(name, config)),
-        _ => Err(Failure::usage(format!("`{text}` names no model")).hint(
+        _ => Err(Failure::usage(format!("`{text}` is not a model")).hint(
             "valid are anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, and bare names that begin with claude- or gpt-",
         )),
     }
@@ -83,7 +84,7 @@ fn parse(text: &str, config: &Config, vars: &Vars, cwd: &Path) -> Result<Model, 
 
 /// A script that can be read and is JSON, and that the agent process could play.
 fn script(path: &Path, vars: &Vars) -> Result<Model, Failure> {
-    let cure = "give a rehearsal script, or `--model rehearsal` for the one that is built in";
+    let cure = "give a rehearsal script, or `--model rehearsal` for the built-in one";
     let named = |what: String| {
         Failure::usage(format!("the rehearsal file {} {what}", path.display())).hint(cure)
     };
@@ -102,7 +103,7 @@ fn script(path: &Path, vars: &Vars) -> Result<Model, Failure> {
     Ok(rehearsal(Some(path)))
 }
 
-/// Says so when a model needs a key and the agents would get none.
+/// Fails when a model needs a key and the agents would get none.
 pub(crate) fn check_key(model: &Model, env: &Vars) -> Result<(), Failure> {
     let (base, official, keys): (_, _, &[&str]) = match model.provider {
         Provider::Anthropic => (
@@ -115,8 +116,8 @@ pub(crate) fn check_key(model: &Model, env: &Vars) -> Result<(), Failure> {
     };
     let set = |name: &str| env.get(name).map(|it| it.trim()).filter(|it| !it.is_empty());
     let url = model.base_url.as_deref().or_else(|| set(base)).unwrap_or(official);
-    // What another server wants is between it and the agent.
-    if !url.starts_with(official) || keys.iter().any(|it| set(it).is_some()) {
+    // Another server may need no key, so nothing is checked for it.
+    if !url.starts_with(official) || keys.iter().any(|key| set(key).is_some()) {
         return Ok(());
     }
     let message = format!("{} needs a key, and none is set", crate::words::model(model));
@@ -150,7 +151,7 @@ pub(crate) fn rehearsal(file: Option<PathBuf>) -> Model {
         provider: Provider::Rehearsal,
         name: String::new(),
         base_url: None,
-        rehearsal_file: file.map(|it| it.to_string_lossy().into_owned()),
+        rehearsal_file: file.map(|file| file.to_string_lossy().into_owned()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Data goes to stdout, all else to stderr; nothing of either from the daemon without passing `terminal`.
+//! Data goes to stdout, all else to stderr; nothing of either from the daemon without passing
+//! `terminal`.
 
 use crate::context::Context;
 use crate::table::Table;
@@ -13,7 +14,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes ready text to stdout. Whoever calls has cleaned what came from the daemon.
+/// Writes ready text to stdout. The caller has cleaned what came from the daemon.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;

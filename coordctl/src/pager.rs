@@ -1,10 +1,12 @@
-//! Long texts for a person: through a pager where the output is a terminal, as git does it; else printed.
+//! Long texts for a person: through a pager where the output is a terminal, as git does it; else
+//! printed.
 
 use crate::{output, terminal};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
 
-/// Columns of a text where there is no terminal, and at most so many where there is a wide one: longer lines are hard to read.
+/// Columns of a text where there is no terminal, and at most so many where there is a wide one:
+/// longer lines are hard to read.
 const COLUMNS: (usize, usize) = (80, 100);
 
 /// The exit code with which a shell says that there is no such program.
@@ -15,7 +17,8 @@ pub(crate) fn columns() -> usize {
     terminal::columns(io::stdout()).map_or(COLUMNS.0, |wide| wide.min(COLUMNS.1))
 }
 
-/// Shows a text that is longer than the terminal by `$PAGER`, or by `less`; prints it where there is no terminal or no pager.
+/// Shows a text that is longer than the terminal by `$PAGER`, or by `less`; prints it where there
+/// is no terminal or no pager.
 pub(crate) fn show(text: &str) -> io::Result<()> {
     let fits = terminal::rows(io::stdout()).is_none_or(|rows| text.lines().count() < rows);
     if fits || !io::stdout().is_terminal() {

@@ -1,5 +1,5 @@
-//! Where things lie: the socket, the state folder, the configuration. Every rule about a path is here,
-//! and coordd follows the same ones.
+//! Where things lie: the socket, the state folder, the configuration. Every rule about a path is
+//! here, and coordd follows the same ones.
 
 use crate::error::Failure;
 use std::collections::BTreeMap;
@@ -56,19 +56,22 @@ impl Paths {
 fn chosen(vars: &Vars, name: &str) -> Result<Option<PathBuf>, Failure> {
     match vars.get(name).filter(|it| !it.is_empty()).map(PathBuf::from) {
         Some(path) if path.is_absolute() => Ok(Some(path)),
-        Some(path) => {
-            Err(Failure::usage(format!("{name} is {}, which is no absolute path", path.display()))
-                .hint(format!("set {name} to an absolute path, or unset it")))
-        }
+        Some(path) => Err(Failure::usage(format!(
+            "{name} is {}, which is not an absolute path",
+            path.display()
+        ))
+        .hint(format!("set {name} to an absolute path, or unset it"))),
         None => Ok(None),
     }
 }
 
-/// The runtime folder of a login session, as the XDG rules demand it: there, ours, closed to others. Another one, as `su` leaves it, is as good as unset.
+/// The runtime folder of a login session, as the XDG rules demand it: there, ours, closed to
+/// others. A folder of another user, as `su` leaves it, counts as unset.
 fn is_runtime_folder(path: &Path, uid: u32) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let closed = |mode: u32| matches!(mode & 0o077, 0);
-    path.metadata().is_ok_and(|it| it.is_dir() && it.uid() == uid && closed(it.mode()))
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == uid && closed(metadata.mode()))
 }
 
 /// Where a login session of this user has its runtime folder on usual systems.
@@ -76,7 +79,7 @@ pub(crate) fn login_runtime_folder(uid: u32) -> PathBuf {
     PathBuf::from(format!("/run/user/{uid}"))
 }
 
-/// This folder, where it can be one and the environment names none.
+/// The usual folder of this user, if it exists and the environment names none.
 pub(crate) fn missing_runtime_folder(vars: &Vars, folder: PathBuf, uid: u32) -> Option<String> {
     let named = |name: &str| vars.get(name).is_some_and(|it| !it.is_empty());
     if named("XDG_RUNTIME_DIR") || named("COORDD_SOCKET") || !is_runtime_folder(&folder, uid) {
@@ -85,7 +88,7 @@ pub(crate) fn missing_runtime_folder(vars: &Vars, folder: PathBuf, uid: u32) -> 
     folder.into_os_string().into_string().ok()
 }
 
-/// The runtime folder that the environment names and that is passed over, since it cannot be used as one.
+/// The runtime folder in the environment, if it is unusable and therefore ignored.
 pub(crate) fn unusable_runtime_folder(vars: &Vars, uid: u32) -> Option<String> {
     let chosen = vars.get("COORDD_SOCKET").is_some_and(|it| !it.is_empty());
     let named = vars.get("XDG_RUNTIME_DIR").filter(|it| !it.is_empty() && !chosen)?;
@@ -93,7 +96,7 @@ pub(crate) fn unusable_runtime_folder(vars: &Vars, uid: u32) -> Option<String> {
     (!path.is_absolute() || !is_runtime_folder(path, uid)).then(|| named.clone())
 }
 
-/// A variable that names an absolute path; others are as good as unset.
+/// The value of a variable that holds an absolute path; other values count as unset.
 pub(crate) fn absolute(vars: &Vars, name: &str) -> Option<PathBuf> {
     vars.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -139,7 +142,7 @@ pub(crate) fn program(vars: &Vars, variable: &str, name: &str) -> Option<PathBuf
     if let Some(path) = vars.get(variable).filter(|it| !it.is_empty()) {
         return Some(PathBuf::from(path));
     }
-    let beside = std::env::current_exe().ok().and_then(|it| Some(it.parent()?.join(name)));
+    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.join(name)));
     beside.filter(|path| is_executable(path)).or_else(|| in_path(vars, name))
 }
 
@@ -151,7 +154,8 @@ pub(crate) fn in_path(vars: &Vars, name: &str) -> Option<PathBuf> {
 
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

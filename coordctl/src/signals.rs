@@ -1,6 +1,8 @@
-//! Ctrl-C as something to wait for, without a signal handler: SIGINT is blocked, and a thread takes it with `sigwait`.
+//! Ctrl-C as something to wait for, without a signal handler: SIGINT is blocked, and a thread takes
+//! it with `sigwait`.
 //!
-//! A blocked signal stays blocked in programs that are started, so those are started through [`unblocked`].
+//! A blocked signal stays blocked in programs that are started, so those are started through
+//! [`unblocked`].
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
@@ -8,8 +10,8 @@ fn interrupt() -> SigSet {
     SigSet::from(Signal::SIGINT)
 }
 
-/// From now on Ctrl-C calls `on_interrupt` in a thread of its own. When that returns false, because nobody
-/// listens any more, it ends this program. To be called before other threads are started.
+/// From now on Ctrl-C calls `on_interrupt` in a thread of its own. When that returns false, because
+/// nobody listens any more, it ends this program. To be called before other threads are started.
 pub(crate) fn watch_interrupts(mut on_interrupt: impl FnMut() -> bool + Send + 'static) {
     if interrupt().thread_block().is_err() {
         return;
@@ -24,7 +26,8 @@ pub(crate) fn watch_interrupts(mut on_interrupt: impl FnMut() -> bool + Send + '
     });
 }
 
-/// What is to be known of while a terminal is in our hands: its size, its return to us, and that we are to end.
+/// What is to be known of while a terminal is in our hands: its size, its return to us, and that we
+/// are to end.
 fn of_terminal() -> SigSet {
     let signals = [
         Signal::SIGWINCH,
@@ -37,7 +40,8 @@ fn of_terminal() -> SigSet {
     signals.into_iter().collect()
 }
 
-/// From now on these signals are told, and do nothing by themselves. To be called before other threads are started.
+/// From now on these signals are told, and do nothing by themselves. To be called before other
+/// threads are started.
 pub(crate) fn watch_terminal(tell: impl Fn(Signal) + Send + 'static) -> bool {
     if of_terminal().thread_block().is_err() {
         return false;

@@ -1,5 +1,6 @@
-//! Starting coordd when none runs (D-1): by the user's service manager where its unit is installed, else as
-//! a process of its own. Of many starts at once the daemon's own lock decides; everybody ends up at the one that serves.
+//! Starting coordd when none runs (D-1): by the user's service manager where its unit is installed,
+//! else as a process of its own. Of many starts at once the daemon's own lock decides; everybody
+//! ends up at the one that serves.
 
 use crate::client::{Ask, Client, ClientError};
 use crate::error::{Exit, Failure};
@@ -98,7 +99,7 @@ fn spawn(paths: &Paths, vars: &Vars) -> Result<(Child, u64), Failure> {
             .hint("install coordd beside coordctl or in PATH, or set COORDD_BIN to its path")
     })?;
     let log = open_log(paths)?;
-    let said_before = log.metadata().map_or(0, |it| it.len());
+    let said_before = log.metadata().map_or(0, |metadata| metadata.len());
     let log_too =
         log.try_clone().map_err(|error| no_daemon(format!("cannot write its log: {error}")))?;
     let mut command = Command::new(&program);
@@ -132,7 +133,7 @@ fn open_log(paths: &Paths) -> Result<File, Failure> {
     };
     let mut folder = std::fs::DirBuilder::new();
     folder.recursive(true).mode(0o700).create(&paths.state_dir).map_err(failed)?;
-    if path.metadata().is_ok_and(|it| it.len() > LOG_LEN_MAX) {
+    if path.metadata().is_ok_and(|metadata| metadata.len() > LOG_LEN_MAX) {
         std::fs::rename(&path, path.with_extension("log.old")).map_err(failed)?;
     }
     OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)
@@ -177,7 +178,7 @@ fn answers_before(
 
 fn did_not_answer(paths: &Paths) -> Failure {
     let limit = START_LIMIT.as_secs();
-    let message = format!("coordd was started and has not answered for {limit} s");
+    let message = format!("coordd was started but has not answered for {limit} s");
     let log = paths.daemon_log();
     Failure::new(Exit::NoDaemon, message).hint(format!("its log is {}", log.display()))
 }

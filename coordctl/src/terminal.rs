@@ -1,11 +1,13 @@
-//! What may reach the terminal. Text from agents, and everything else that came over the socket, passes
-//! through [`Filter`] first, so that it can neither move the cursor, nor set the clipboard, nor pass for other text.
+//! What may reach the terminal. Text from agents, and everything else that came over the socket,
+//! passes through [`Filter`] first, so that it can neither move the cursor, nor set the clipboard,
+//! nor pass for other text.
 //!
 //! ```text
 //! plain --ESC--> escape --[--> csi --final byte--> plain
 //!                       --] P X ^ _--> string --BEL or ST--> plain
 //! ```
-//! A newline always leads back to plain, so that an unterminated sequence hides no more than its own line.
+//! A newline always leads back to plain, so that an unterminated sequence hides no more than its
+//! own line.
 
 use crate::push;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};

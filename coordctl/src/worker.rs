@@ -1,7 +1,7 @@
 //! Asks `coordd-worker` whether what an agent is to be given can be used, before there is an agent.
 //!
-//! The agent process alone knows what a script or a rule means. It must not decide anything itself: where the program is
-//! not found or does not know the question, the answer is left to the agent.
+//! The agent process alone knows what a script or a rule means. It must not decide anything itself:
+//! where the program is not found or does not know the question, the answer is left to the agent.
 
 use crate::paths::{self, Vars};
 use std::ffi::OsStr;

@@ -1,7 +1,9 @@
-//! The bridge process: started when it is wanted, and again when it ends. It decides nothing about messages.
+//! The bridge process: started when the user wants one, and restarted when it exits. It decides
+//! nothing about messages.
 //!
-//! The process holds nothing that is not on a disk, so it lives and dies with this daemon: its stdin is a pipe whose other end
-//! is here, and it ends when that does. There is nothing to adopt after a crash, and never more than one.
+//! The process holds nothing that is not on a disk, so it lives and dies with this daemon: its
+//! stdin is a pipe whose other end is here, and it exits when that pipe closes. There is nothing to
+//! adopt after a crash, and never more than one.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,17 +23,17 @@ use crate::reactor::Arrival;
 
 /// The program's name, beside the daemon's own.
 const PROGRAM_NAME: &str = "coordd-bridge";
-/// Between the end of a process and the next one, at first and at most.
+/// The back-off between two starts: the first and the longest wait.
 const AGAIN_MS: u64 = 200;
 const AGAIN_MS_MAX: u64 = 30_000;
-/// A process that lived so long was a good one.
+/// A process that ran this long resets the back-off.
 const SETTLED_MS: u128 = 60_000;
 /// How long a process has to end after its stdin did.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest log that is added to.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// What is wanted: whether it is to run, and which set of settings counts.
+/// The wish: whether the bridge is to run, and with which version of the settings.
 pub(crate) type Wanted = (bool, u64);
 
 /// What the supervisor needs.
@@ -53,7 +55,8 @@ pub(crate) fn supervise(
     (wants, tokio::task::spawn(supervisor.run()))
 }
 
-/// Waits for the process's end. The reactor told it to end by going away; it has a bounded time.
+/// Waits, for a bounded time, until the process has exited. The reactor asked for that by dropping
+/// its handle.
 pub(crate) async fn ended(supervised: JoinHandle<()>) {
     if supervised.await.is_err() {
         tracing::error!("the supervisor of the bridge panicked");
@@ -98,9 +101,9 @@ impl Supervisor {
                     format!("it cannot be started: {error:#}")
                 }
             };
-            tracing::warn!(why, wait_ms, "the bridge ended; its log says more");
+            tracing::warn!(why, wait_ms, "the bridge exited; its log says more");
             let seconds = wait_ms.div_ceil(1_000);
-            let why = format!("{why}; it is started again within {seconds} s");
+            let why = format!("{why}; it is restarted within {seconds} s");
             drop(self.reactor.send(Arrival::Input(Input::BridgeEnded { why })).await);
             tokio::select! {
                 () = sleep(Duration::from_millis(wait_ms)) => {}
@@ -113,7 +116,7 @@ impl Supervisor {
     async fn start(&self, incarnation: u32) -> anyhow::Result<(Child, ChildStdin)> {
         let random: [u8; 32] = crate::clock::random().context("drawing random numbers")?;
         let digits = random.iter().flat_map(|it| [it >> 4, it & 15]);
-        let token: String = digits.filter_map(|it| char::from_digit(it.into(), 16)).collect();
+        let token: String = digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
         let starting = Input::BridgeStarting { incarnation, token: token.clone() };
         // Before the process can say hello.
         self.reactor.send(Arrival::Input(starting)).await.context("the daemon ends")?;
@@ -143,7 +146,8 @@ impl Supervisor {
         let mut stdin = child.stdin.take().context("the bridge has no stdin")?;
         stdin.write_all(&line).await.context("handing over the bootstrap")?;
         tracing::info!(incarnation, "the bridge was started");
-        // Stays open for as long as the process is to live; to wait for a child closes what is in it.
+        // The pipe that keeps the process alive. It is taken out of the child, because waiting for
+        // a child closes its stdin.
         Ok((child, stdin))
     }
 }
@@ -155,7 +159,7 @@ fn how_it_ended(ended: &std::io::Result<std::process::ExitStatus>) -> String {
     }
 }
 
-/// Has a process end: by the end of its stdin, and by force when that is not enough.
+/// Stops a process: by closing its stdin, and by force when that is not enough.
 async fn end(mut child: Child, stdin: ChildStdin) {
     drop(stdin);
     if timeout(END_TIME_MAX, child.wait()).await.is_err()
@@ -180,7 +184,7 @@ fn open_log(state: &std::path::Path) -> anyhow::Result<std::fs::File> {
         OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map(std::fs::File::from);
     let file = open().context("opening the bridge's log")?;
-    if file.metadata().is_ok_and(|it| it.len() > LOG_BYTES_MAX) {
+    if file.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {
         std::fs::rename(&path, state.join("bridge.log.1"))
             .context("putting the bridge's log aside")?;
         return open().context("opening the bridge's log");

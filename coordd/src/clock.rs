@@ -1,8 +1,9 @@
-//! Time and chance, the two things that the core is given and never takes.
+//! Time and random numbers, which the core is given with each input.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time on the wall clock, in milliseconds since 1970-01-01 UTC. It may jump; for people and file names only.
+/// Time on the wall clock, in milliseconds since 1970-01-01 UTC. It may jump; for people and file
+/// names only.
 pub(crate) fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
@@ -25,7 +26,7 @@ impl Clock {
 
     /// The instant at which [`Self::monotonic_ms`] will read `at_ms`.
     pub(crate) fn instant_of(&self, at_ms: u64) -> Instant {
-        // So far away that it never comes, where it cannot be told.
+        // So far away that it never comes, for a deadline that cannot be represented.
         const NEVER: Duration = Duration::from_hours(365 * 24);
         let start = self.start;
         start.checked_add(Duration::from_millis(at_ms)).unwrap_or_else(|| start + NEVER)

@@ -1,7 +1,8 @@
 //! The daemon's own settings: the `[daemon]` table of `config.toml`.
 //!
-//! The rest of the file belongs to `coordctl` and is not looked at. A setting that is misspelt is refused, because a limit
-//! that silently does not hold is worse than none. It must not read anything from a working directory (rel-38).
+//! The rest of the file belongs to `coordctl` and is not looked at. A setting that is misspelt is
+//! refused, because a limit that silently does not hold is worse than none. It must not read
+//! anything from a working directory (rel-38).
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -21,7 +22,7 @@ const KEYS: [&str; 5] = ["home", "listed", "scratchpad", "starts_per_minute", "w
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("{} cannot be read; mend its permissions or move it away", path.display())]
+    #[error("{} cannot be read; fix its permissions or move it away", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("others can write {p}; run: chmod go-w {p}", p = path.display())]
     WritableByOthers { path: PathBuf },
@@ -29,11 +30,11 @@ pub(crate) enum ConfigError {
     ForeignOwner { path: PathBuf, uid: u32 },
     #[error("{} has more than {FILE_BYTES_MAX} bytes; shorten it", path.display())]
     TooLong { path: PathBuf },
-    #[error("{} is not valid TOML; mend the place that is named", path.display())]
+    #[error("{} is not valid TOML; fix the place that is named", path.display())]
     NotToml { path: PathBuf, source: toml::de::Error },
-    #[error("{} has the unknown setting `{key}` in [daemon]; there are: {}", path.display(), KEYS.join(", "))]
+    #[error("{} has the unknown setting `{key}` in [daemon]; known settings: {}", path.display(), KEYS.join(", "))]
     UnknownKey { path: PathBuf, key: String },
-    #[error("{}: [daemon] has a setting with a value that does not fit; mend what is named", path.display())]
+    #[error("{}: a setting in [daemon] has a value of the wrong type; fix the setting that is named", path.display())]
     BadValue { path: PathBuf, source: toml::de::Error },
     #[error("{}: `{key}` in [daemon] is {value}; it must be from {least} to {most}", path.display())]
     OutOfRange { path: PathBuf, key: &'static str, value: u32, least: u32, most: u32 },
@@ -47,11 +48,13 @@ pub(crate) enum ConfigError {
 pub(crate) struct Config {
     /// Workers that run at once; more wait (W-7).
     pub(crate) workers: u32,
-    /// Workers that are started in a minute, over all sessions; more wait, and 0 is without limit (W-7).
+    /// Workers that are started in a minute, over all sessions; more wait, and 0 is without limit
+    /// (W-7).
     pub(crate) starts_per_minute: u32,
     /// Whether sessions have a scratchpad (S-2).
     pub(crate) scratchpad: bool,
-    /// Whether sessions are listed where Claude Code looks for others (M-10). Whoever is told their addresses reaches them all the same.
+    /// Whether sessions are listed where Claude Code looks for others (M-10). A program that knows
+    /// their addresses reaches them all the same.
     pub(crate) listed: bool,
     /// Where `.claude/teams` is, in place of the user's home.
     pub(crate) home: Option<PathBuf>,
@@ -96,7 +99,7 @@ impl Config {
             text.parse().map_err(|source| ConfigError::NotToml { path: path.into(), source })?;
         let Some(daemon) = file.remove("daemon") else { return Ok(Self::default()) };
         if let Some(table) = daemon.as_table()
-            && let Some(key) = table.keys().find(|it| !KEYS.contains(&it.as_str()))
+            && let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str()))
         {
             return Err(ConfigError::UnknownKey { path: path.into(), key: key.clone() });
         }
@@ -108,7 +111,7 @@ impl Config {
     }
 
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
-        // More processes than that is no fleet but a mistake.
+        // More processes than that are surely a mistake.
         let ranges = [
             ("workers", self.workers, 1, 1000),
             ("starts_per_minute", self.starts_per_minute, 0, 10_000),
@@ -151,7 +154,7 @@ mod tests {
         let error = parse("[daemon]\nworker = 3\n").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "config.toml has the unknown setting `worker` in [daemon]; there are: home, listed, scratchpad, \
+            "config.toml has the unknown setting `worker` in [daemon]; known settings: home, listed, scratchpad, \
              starts_per_minute, workers"
         );
     }

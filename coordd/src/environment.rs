@@ -1,8 +1,8 @@
-//! The environments of sessions: what the client that asked had, kept in a file of its own for each session.
+//! The environments of sessions: what the client sent, in one file for each session.
 //!
-//! It holds keys, so it is in a 0600 file and in memory, and nowhere else: never in the journal, never in a log.
-//! The client decides what is in it, by its allow-list (`coordctl` has one, rel-37); what belongs to another
-//! program's life is left out here, whoever sends it.
+//! It holds keys, so it is in a 0600 file and in memory, and nowhere else: never in the journal,
+//! never in a log. The client decides what is in it, by its allow-list (`coordctl` has one,
+//! rel-37); what belongs to another program's life is left out here, from any client.
 
 use crate::dir::FileError;
 use crate::limits;
@@ -65,7 +65,7 @@ impl EnvironmentError {
 pub(crate) struct Environments {
     state: Arc<StateDir>,
     known: HashMap<SessionId, BTreeMap<String, String>>,
-    /// What is to be said about those that could not be read.
+    /// The warnings about environments that could not be read.
     damage: Vec<String>,
 }
 
@@ -136,7 +136,8 @@ pub(crate) fn tmp(env: &BTreeMap<String, String>) -> Option<&String> {
     env.get("CLAUDE_CODE_TMPDIR").filter(|it| !it.is_empty())
 }
 
-/// What of an environment agents may have. Too much of it is cut off, the largest first.
+/// The part of an environment that agents get. If it is too large, the largest variables are
+/// dropped first.
 fn allowed(env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut kept: Vec<(String, String)> = env
         .into_iter()

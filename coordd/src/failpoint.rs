@@ -1,8 +1,9 @@
-//! Named points at which a test ends the process, as kill -9 would. They are there with the feature `failpoints` alone:
-//! without it nothing is read, and reaching one does nothing.
+//! Named points at which a test ends the process, as kill -9 would. They are there with the feature
+//! `failpoints` alone: without it nothing is read, and reaching one does nothing.
 //!
-//! `COORDD_FAILPOINT=after-decide=abort@3` ends it the third time that it gets there, `spawned-report=skip@1` leaves out
-//! what comes there the first time; several are separated by commas.
+//! `COORDD_FAILPOINT=after-decide=abort@3` ends it the third time that it gets there,
+//! `spawned-report=skip@1` leaves out what comes there the first time; several are separated by
+//! commas.
 
 /// Where a test can end the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(crate) enum Point {
     BetweenEffects,
     /// An agent process runs that no record names.
     AfterSpawn,
-    /// The same is about to be told. To skip it is to have a process that no record names, for good.
+    /// The process is about to be recorded. Skipping this leaves a process that no record names.
     SpawnedReport,
     /// An agent process has ended, and the core does not know.
     AfterExit,
@@ -90,8 +91,8 @@ mod armed {
     }
 
     fn parse(text: &str) -> Vec<Armed> {
-        let armed = text.split(',').filter_map(|it| {
-            let (point, rest) = it.split_once('=')?;
+        let armed = text.split(',').filter_map(|part| {
+            let (point, rest) = part.split_once('=')?;
             let (action, time) = rest.split_once('@')?;
             let (point, action) = (point.to_owned(), action.to_owned());
             Some(Armed { point, action, time: time.parse().ok()? })

@@ -1,4 +1,4 @@
-//! The data plane: what agents stream and what happens, to whoever watches. None of it passes the core.
+//! The data plane: what agents stream, and events, to subscribers. None of it passes the core.
 //!
 //! ```text
 //!  reactor ──events──────────────┐               ┌──▶ subscribers (events)
@@ -6,8 +6,9 @@
 //!           activity, screens    │   (one owner) └──▶ replies that say what agents are doing
 //! ```
 //!
-//! Whoever is too slow is told of a gap, and never holds up anyone else. A viewer gets the past from the transcript on
-//! disk and then the live entries that the file did not hold, each once.
+//! A subscriber that is too slow is told of a gap, and never holds up another one. A viewer gets
+//! the past from the transcript on disk and then the live entries that the file did not hold, each
+//! once.
 
 mod looking;
 mod viewing;
@@ -85,7 +86,7 @@ enum Said {
     },
 }
 
-/// The way to the hub. Cheap to clone; none of it blocks.
+/// A handle to the hub. Cheap to clone; no method blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Hub {
     said: mpsc::Sender<Said>,
@@ -93,7 +94,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// The way to a new hub, and its task, which ends when the last way to it is gone.
+    /// A handle to a new hub, and its task, which ends when the last handle is dropped.
     pub(crate) fn new(boot: String, reads: Arc<Semaphore>) -> (Self, impl Future<Output = ()>) {
         let (said, hears) = mpsc::channel(limits::HUB_WAITING_MAX);
         let welcome = Welcome {
@@ -151,7 +152,7 @@ impl Hub {
         self.say(Said::Attached { peer, handle, viewer: Box::new(viewer), call });
     }
 
-    /// Shows a peer an agent's screen. The next whole picture of it is for that peer.
+    /// Shows an agent's screen to a connection, which gets the next whole picture.
     pub(crate) fn look(
         &self,
         peer: PeerId,
@@ -169,7 +170,7 @@ impl Hub {
         if let Err(mpsc::error::TrySendError::Full(Said::Answer { handle, response, .. })) =
             self.said.try_send(said)
         {
-            // An answer is never lost: without the hub's part it is still true.
+            // The answer is sent even if the hub is full: without the hub's part it is still true.
             handle.reply(call, Outcome::Ok(response));
         }
     }
@@ -180,7 +181,7 @@ impl Hub {
 
     fn say(&self, said: Said) {
         if self.said.try_send(said).is_err() {
-            tracing::warn!("the hub cannot keep up; something was not shown");
+            tracing::warn!("the hub cannot keep up; events were dropped");
         }
     }
 }
@@ -189,7 +190,7 @@ impl Hub {
 #[derive(Debug)]
 struct Task {
     boot: String,
-    /// The way back to the hub, for tasks that it starts; it does not keep the hub alive.
+    /// A weak handle, for tasks that the hub starts; it does not keep the hub alive.
     back: mpsc::WeakSender<Said>,
     /// Places for reading transcripts.
     reads: Arc<Semaphore>,
@@ -264,7 +265,7 @@ impl Task {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "only these events name agents")]
-    /// Keeps up with which agents there are and what they are called.
+    /// Keeps the list of agents and their names up to date.
     fn learn(&mut self, session: &str, event: &Event) {
         match event {
             Event::AgentCreated { agent } => self.know(&agent.id, session, &agent.name),
@@ -313,8 +314,8 @@ impl Task {
             }
             Report::Delta { text } => {
                 let message = message(Event::Delta { agent: agent.to_owned(), text });
-                // A piece of text that does not fit is no gap: the whole text follows as an entry.
-                for watcher in self.watchers.values().filter(|it| it.shows_live(agent)) {
+                // A dropped piece of text is no gap: the whole text follows as an entry.
+                for watcher in self.watchers.values().filter(|watcher| watcher.shows_live(agent)) {
                     watcher.handle.share(&message);
                 }
             }
@@ -353,7 +354,7 @@ impl Task {
         handle.reply(call, Outcome::Ok(Box::new(response)));
     }
 
-    /// The kept events after a number; what is no longer kept is said as a gap (case A40).
+    /// The kept events after a number; a gap stands for those that are no longer kept (case A40).
     fn replay(&self, watcher: &mut Watcher, after: u64) {
         let oldest = self.seq - self.kept.len() as u64;
         if after < oldest || after > self.seq {
@@ -362,7 +363,8 @@ impl Task {
         }
         for message in &self.kept {
             let FromDaemon::Event(numbered) = message.as_ref() else { continue };
-            let wanted = watcher.session.as_ref().is_none_or(|it| *it == numbered.session);
+            let wanted =
+                watcher.session.as_ref().is_none_or(|session| *session == numbered.session);
             if numbered.seq > after && wanted {
                 watcher.tell(message);
             }

@@ -1,7 +1,9 @@
-//! What the reactor wants done in the world: processes started, watched and ended; folders made, read and removed.
+//! What the reactor wants done in the world: processes started, watched and ended; folders made,
+//! read and removed.
 //!
-//! Jobs about processes run side by side, starts at most a few at once. Jobs about the files of sessions and teams
-//! run one after the other, so that a write never overtakes a removal. Each says how it went as an input.
+//! Jobs about processes run side by side, starts at most a few at once. Jobs about the files of
+//! sessions and teams run one after the other, so that a write never overtakes a removal. Each
+//! reports its result as an input.
 
 mod files;
 mod inboxes;
@@ -68,7 +70,7 @@ pub(crate) enum Job {
 /// Something to do with a session's files.
 #[derive(Debug)]
 pub(crate) enum SessionJob {
-    /// Removes what sessions left that are known no more: their removal was cut off.
+    /// Removes the folders of sessions that no longer exist: their removal was cut off.
     Sweep {
         unknown: Vec<String>,
     },
@@ -108,7 +110,7 @@ pub(crate) enum TeamJob {
 pub(crate) struct TeamWrite {
     pub(crate) team: Name,
     pub(crate) file: TeamFile,
-    /// What others wrote last of what is in `file`.
+    /// The last outside edit of the file.
     pub(crate) merged: String,
     pub(crate) tasks: Vec<TaskFile>,
 }
@@ -118,17 +120,18 @@ pub(crate) struct TeamWrite {
 pub(crate) enum InboxJob {
     /// The inboxes are to be like this. Answered by [`Arrival::InboxesServed`].
     Serve(Box<TeamInboxes>),
-    /// This was taken over from an inbox, and is to be taken out of it.
+    /// This entry was taken over from an inbox, and must be removed from it.
     Taken { team: Name, inbox: String, key: String },
 }
 
-/// The inboxes of a team, as they are to be.
+/// The wanted content of a team's inboxes.
 #[derive(Clone, Debug)]
 pub(crate) struct TeamInboxes {
     pub(crate) team: Name,
     /// What is for members in terminals.
     pub(crate) terminals: Vec<Terminal>,
-    /// All others by the names of their files: what is left for them is read here.
+    /// The other members, by the names of their inbox files: what is left for them there is read
+    /// here.
     pub(crate) ours: Vec<(String, AgentId)>,
 }
 
@@ -141,7 +144,8 @@ pub(crate) struct Terminal {
     pub(crate) process: Option<Process>,
     /// The beginning of its mailbox.
     pub(crate) letters: Vec<(MessageId, Letter)>,
-    /// What the ids of our entries of its session begin with, where such that are given up are taken out again.
+    /// The prefix of the ids of our own entries for its session, so that undelivered ones can be
+    /// removed again.
     pub(crate) ours: Option<String>,
 }
 
@@ -159,7 +163,8 @@ impl Jobs {
 
     pub(crate) fn push(&self, job: Job) {
         if let Err(error) = self.queue.try_send(job) {
-            // Never seen: it means that thousands of starts or writes are stuck. The next start picks them up.
+            // The queue is full only if thousands of starts or writes are stuck. The next start of
+            // the daemon picks them up.
             tracing::error!(%error, "a job was not taken; restart coordd");
         }
     }
@@ -219,7 +224,7 @@ pub(crate) async fn run(world: World, mut jobs: mpsc::Receiver<Job>) {
             Job::Watch { agent, incarnation, process, dir, .. } => {
                 running.spawn(processes::watch(world.clone(), agent, incarnation, process, dir));
             }
-            // It is not there yet: whoever starts it ends it, and says so.
+            // The process is not there yet: the thread that starts it ends it, and reports that.
             Job::Kill { agent, incarnation, process: None, .. }
                 if starting.end(&agent, incarnation) => {}
             Job::Kill { agent, incarnation, process, dir, .. } => {
@@ -267,9 +272,9 @@ fn answer_call((handle, call): &ReplyTo, answer: Result<Response, ErrorBody>) {
     handle.reply(*call, outcome);
 }
 
-/// A team's files as they are to be, or nothing when it is gone.
+/// The wanted content of a team's files, or none when the team is deleted.
 pub(crate) fn team_files(core: &Core, name: &Name) -> Option<TeamWrite> {
-    let team = core.durable.teams.get(name).filter(|it| !it.deleting)?;
+    let team = core.durable.teams.get(name).filter(|team| !team.deleting)?;
     let session = core.durable.sessions.get(&team.session)?;
     let mut file: TeamFile = serde_json::from_str(&team.outside).unwrap_or_else(|_| TeamFile {
         name: name.to_string(),
@@ -295,7 +300,7 @@ pub(crate) fn team_files(core: &Core, name: &Name) -> Option<TeamWrite> {
                 agent.agent_type.clone()
             },
             model: match agent.runtime {
-                Runtime::Native => translate::view::model(session).map(|it| it.name),
+                Runtime::Native => translate::view::model(session).map(|model| model.name),
                 Runtime::Claude | Runtime::External | Runtime::Bridged => None,
                 Runtime::Terminal => known.map(|it| it.model.clone()),
             }
@@ -313,7 +318,7 @@ pub(crate) fn team_files(core: &Core, name: &Name) -> Option<TeamWrite> {
         });
     }
     // Members that joined from outside stay.
-    let own: Vec<_> = file.members.iter().map(|it| it.agent_id.clone()).collect();
+    let own: Vec<_> = file.members.iter().map(|member| member.agent_id.clone()).collect();
     file.members.extend(before.into_iter().filter(|it| !own.contains(&it.agent_id)));
     file.name = name.to_string();
     file.description.clone_from(&team.description);
@@ -329,7 +334,7 @@ fn task_file(team: &coordd_core::team::Team, task: &coordd_core::task::Task) -> 
         .tasks
         .values()
         .filter(|it| it.blocked_by.contains(&task.id))
-        .map(|it| it.id.to_string());
+        .map(|task| task.id.to_string());
     TaskFile {
         id: task.id.to_string(),
         subject: task.subject.clone(),

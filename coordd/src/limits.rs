@@ -1,26 +1,34 @@
-//! Every bound of the shell, with its reason. The core's are in `coordd-core`, the codecs' in `proto`.
+//! Every bound of the shell, with its reason. The core's are in `coordd-core`, the codecs' in
+//! `proto`.
 
 use std::time::Duration;
 
 /// Inputs that wait for the reactor. A peer that finds it full waits, and costs only itself.
 pub(crate) const INPUTS_WAITING_MAX: usize = 1_024;
-/// Inputs in one batch, and so in one transaction: more would delay the first reply for little gain.
+/// Inputs in one batch, and so in one transaction: more would delay the first reply for little
+/// gain.
 pub(crate) const BATCH_LEN_MAX: usize = 256;
-/// Bytes of records in one transaction: half of what is kept for a full disk, since the log and the pages cost more.
+/// Bytes of records in one transaction: half of what is kept for a full disk, since the log and the
+/// pages cost more.
 pub(crate) const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Messages that wait to be written to one peer. A peer that lets this fill up is closed, or, for events, told of a gap. An
-/// agent that comes back gets a full mailbox at once, as many messages again when it has acknowledged those, and its answers.
+/// Messages that wait to be written to one peer. A peer that lets this fill up is closed, or, for
+/// events, told of a gap. An agent that comes back gets a full mailbox at once, as many messages
+/// again when it has acknowledged those, and its answers.
 pub(crate) const OUTBOX_LEN_MAX: usize = 2 * coordd_core::limits::MAILBOX_LEN_MAX + 512;
-/// Messages that wait to be written to a peer above which no more parts of pictures of a screen are queued for it: one largest
-/// picture and some more, 8 MiB. It asks for a whole one when it has read those.
+/// Messages that wait to be written to a peer above which no more parts of pictures of a screen are
+/// queued for it: one largest picture and some more, 8 MiB. It asks for a whole one when it has
+/// read those.
 pub(crate) const SCREENS_WAITING_MAX: usize = 160;
-/// Calls of one peer that are not answered yet; some wait for people. More are not read until one is answered.
+/// Calls of one peer that are not answered yet; some wait for people. More are not read until one
+/// is answered.
 pub(crate) const CALLS_OPEN_MAX: usize = 256;
-/// Connections at once: 1,000 agents and everything else, below the usual limit of descriptors once raised.
+/// Connections at once: 1,000 agents and everything else, below the usual limit of descriptors once
+/// raised.
 pub(crate) const PEERS_MAX: usize = 2_048;
 /// Connections that have not said hello (rel-81).
 pub(crate) const STRANGERS_MAX: usize = 32;
-/// Bytes that are read from a peer at once. Each connection has such a buffer, and most messages are smaller.
+/// Bytes that are read from a peer at once. Each connection has such a buffer, and most messages
+/// are smaller.
 pub(crate) const READ_LEN: usize = 4 * 1024;
 /// From connecting to a whole hello (rel-81).
 pub(crate) const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
@@ -28,17 +36,19 @@ pub(crate) const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 /// For writing one message to a peer that does not read.
 pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
-/// For answering a peer that has closed its sending side and still reads: scripts that pipe their requests do.
+/// For answering a peer that has closed its sending side and still reads: scripts that pipe their
+/// requests do.
 pub(crate) const ANSWERS_TIME_MAX: Duration = Duration::from_secs(10);
 /// For writing what is queued for a peer whose connection ends.
 pub(crate) const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long accepting rests when there are no descriptors left (rel-45).
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// Things to be done that wait for the shell. The core makes at most a few for each input; full means that something is stuck.
+/// Jobs that wait for the shell. The core makes at most a few for each input; full means that
+/// something is stuck.
 pub(crate) const JOBS_WAITING_MAX: usize = 16_384;
 /// Processes being started at once: a mass restore must not drown the machine (rel-55).
 pub(crate) const SPAWNS_AT_ONCE_MAX: usize = 4;
-/// Things that wait for the hub. Streamed text beyond it is dropped, and said as a gap.
+/// Inputs that wait for the hub. Streamed text beyond that is dropped, and reported as a gap.
 pub(crate) const HUB_WAITING_MAX: usize = 4_096;
 /// Events kept for those who reconnect.
 pub(crate) const EVENTS_KEPT_MAX: usize = 4_096;

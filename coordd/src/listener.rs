@@ -1,8 +1,8 @@
 //! The socket: who may connect, and how many.
 //!
-//! The kernel's word on a peer's user is checked before a byte is read (D-2). Under systemd the socket is the
-//! manager's, and is never unlinked here. Otherwise a stale one is replaced while the instance lock is held, and a
-//! live one never (rel-22, rel-23).
+//! The kernel's word on a peer's user is checked before a byte is read (D-2). Under systemd the
+//! socket is the manager's, and is never unlinked here. Otherwise a stale one is replaced while the
+//! instance lock is held, and a live one never (rel-22, rel-23).
 
 use crate::limits;
 use crate::peer::{self, Other, Routes};
@@ -23,7 +23,8 @@ use tokio::task::JoinSet;
 /// Makes the socket. The caller holds the instance lock.
 pub(crate) fn bind(path: &Path) -> anyhow::Result<Listener> {
     if path.symlink_metadata().is_ok() {
-        // With the lock in hand nobody else serves here, unless the lock file was deleted under a running daemon.
+        // With the lock in hand nobody else serves here, unless the lock file was deleted under a
+        // running daemon.
         if UnixStream::connect(path).is_ok() {
             anyhow::bail!(
                 "{} is served by another process; end it, or set COORDD_SOCKET to another path",
@@ -50,7 +51,8 @@ pub(crate) fn adopt(listener: UnixListener) -> anyhow::Result<Listener> {
         .map_err(|_| anyhow::anyhow!("the manager's socket is no unix stream listener"))
 }
 
-/// Accepts until it is told to end. Then its peers get what is queued for them, as far as they take it in time.
+/// Accepts until it is told to end. Then its peers get what is queued for them, as far as they take
+/// it in time.
 pub(crate) async fn serve(listener: Listener, routes: Routes, end: oneshot::Receiver<()>) {
     let mut peers = JoinSet::new();
     tokio::select! {
@@ -69,7 +71,8 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
     let mut count = 0;
     loop {
         while peers.try_join_next().is_some() {}
-        // Taken before accepting, so that whoever finds no place waits in the kernel's queue, unserved and at no cost.
+        // Taken before accepting, so that a client without a place waits in the kernel's queue, at
+        // no cost.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok(stream) => stream,
@@ -81,13 +84,13 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
             }
         };
         let creds = stream.peer_creds().ok();
-        if creds.as_ref().is_none_or(|it| it.euid() != Some(own)) {
+        if creds.as_ref().is_none_or(|peer| peer.euid() != Some(own)) {
             tracing::warn!("a connection from another user was closed");
             continue;
         }
         count += 1;
         // One outside of our pid namespace has none.
-        let pid = creds.and_then(|it| it.pid()).and_then(|it| u32::try_from(it).ok());
+        let pid = creds.and_then(|peer| peer.pid()).and_then(|it| u32::try_from(it).ok());
         let other = Other { peer: PeerId(count), pid: pid.filter(|it| *it > 0) };
         let routes = routes.clone();
         let turned_out = strangers.admit();
@@ -96,21 +99,21 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
             drop(place);
         });
         if strangers.are_many() {
-            // Who has said hello already gets to be heard before the next one takes a place.
+            // A connection that has just said hello is handled before the next one is accepted.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Connections that have not said hello, the oldest first. A new one beyond the bound takes the place of the oldest: a crowd
-/// that says nothing must not keep out those who do (rel-81).
+/// Connections that have not said hello, the oldest first. A new one beyond the bound takes the
+/// place of the oldest: a crowd that says nothing must not keep out those who do (rel-81).
 #[derive(Default)]
 struct Strangers {
     waiting: VecDeque<oneshot::Sender<()>>,
 }
 
 impl Strangers {
-    /// What tells the new one that it has to go. It drops it once it has said hello.
+    /// The signal that tells a connection to make room. The connection drops it after its hello.
     fn admit(&mut self) -> oneshot::Receiver<()> {
         if self.are_many() {
             self.waiting.retain(|it| !it.is_closed());

@@ -1,4 +1,5 @@
-//! coordd: the per-user daemon under LLM coding agents. `ARCHITECTURE.md` beside this crate's manifest is the map.
+//! coordd: runs LLM coding agents in the background for one user. `ARCHITECTURE.md` beside this
+//! crate's manifest is the map.
 
 mod bridge;
 mod cause;
@@ -28,13 +29,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-coordd: the per-user daemon under LLM coding agents
+coordd: runs LLM coding agents in the background for one user
 
 usage: coordd [--foreground]
 
 It serves $XDG_RUNTIME_DIR/coordd/coordd.sock, or the socket that systemd hands over, and runs until it is told
-to end: SIGTERM stops the agents in order, SIGUSR1 leaves them running for the next coordd to adopt.
-You seldom start it yourself: `coordctl` does, or `systemctl --user start coordd`.
+to exit: SIGTERM stops the agents in order, SIGUSR1 leaves them running for the next coordd to adopt.
+You rarely start it yourself: `coordctl` does, or `systemctl --user start coordd`.
 
   --foreground   stay in the foreground (it always does; for clarity in scripts)
   --version      print the version
@@ -42,7 +43,7 @@ You seldom start it yourself: `coordctl` does, or `systemctl --user start coordd
 
 environment: RUST_LOG (log levels, default info), COORDD_SOCKET, COORDD_STATE_DIR, COORDD_WORKER, CLAUDE_CODE_TMPDIR
 
-exit status: 0 ended as told, or another coordd serves already; 1 failed; 2 usage
+exit status: 0 stopped as told, or another coordd already runs; 1 failed; 2 wrong usage
 
 example: RUST_LOG=debug coordd --foreground
 ";

@@ -6,8 +6,9 @@
 //! config   ${XDG_CONFIG_HOME:-~/.config}/coordd/config.toml                               read only
 //! ```
 //!
-//! `COORDD_SOCKET` and `COORDD_STATE_DIR` name the socket and the state folder outright. `coordctl` finds the socket by the
-//! same rules. Nothing is made by finding out; [`Paths::open_runtime`] and [`Paths::open_state`] make and check.
+//! `COORDD_SOCKET` and `COORDD_STATE_DIR` name the socket and the state folder outright. `coordctl`
+//! finds the socket by the same rules. Nothing is made by finding out; [`Paths::open_runtime`] and
+//! [`Paths::open_state`] make and check.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -40,15 +41,16 @@ pub(crate) enum PathsError {
     NotAbsolute { variable: &'static str, value: PathBuf },
     #[error("there is no home folder for user {uid}; set HOME")]
     NoHome { uid: u32 },
-    #[error("the folder for {what} cannot be used; mend it, or set {variable} to another place")]
+    #[error("the folder for {what} cannot be used; fix it, or set {variable} to another place")]
     Folder { what: &'static str, variable: &'static str, source: DirError },
     #[error(
-        "{id:?} is no id; ids have at most {ID_BYTES_MAX} letters, digits, `.`, `_` and `-`, and begin with a letter or digit"
+        "{id:?} is not an id; ids have at most {ID_BYTES_MAX} letters, digits, `.`, `_` and `-`, and begin with a letter or digit"
     )]
     BadId { id: String },
 }
 
-/// Folders of sessions that are looked at; there are at most a thousand sessions, and what is over is looked at next time.
+/// Folders of sessions that are looked at; there are at most a thousand sessions, and what is over
+/// is looked at next time.
 const SESSIONS_MAX: usize = 10_000;
 
 /// Where everything is.
@@ -81,7 +83,7 @@ impl Place {
         self.names.iter().fold(self.base.clone(), |path, name| path.join(name))
     }
 
-    /// Opens it, and makes what is missing of it.
+    /// Opens the folder, and creates what is missing of it.
     fn open(&self, what: &'static str) -> Result<Dir, PathsError> {
         let failed = |source| PathsError::Folder { what, variable: self.variable, source };
         let mut dir = Dir::base(&self.base).map_err(failed)?;
@@ -139,7 +141,8 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
-    /// The folder itself, for the lock on it: two daemons with two sockets must not share one state.
+    /// The folder itself, for the lock on it: two daemons with two sockets must not share one
+    /// state.
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
     }
@@ -159,10 +162,10 @@ impl StateDir {
     pub(crate) fn sessions(&self) -> Result<Vec<String>, PathsError> {
         let (names, _) =
             Self::enter(&self.dir, "sessions")?.names(SESSIONS_MAX).map_err(Self::failed)?;
-        Ok(names.into_iter().filter_map(|it| it.into_string().ok()).collect())
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
     }
 
-    /// Removes what a session left. One that left nothing is fine.
+    /// Removes a session's folder. A missing one is no error.
     pub(crate) fn remove_session(&self, session: &str) -> Result<Removal, PathsError> {
         let sessions = Self::enter(&self.dir, "sessions")?;
         sessions.remove_tree(id(session)?).map_err(Self::failed)
@@ -177,10 +180,10 @@ impl StateDir {
     }
 }
 
-/// Refuses what could be more than a name, or could not be told from another one.
+/// Refuses an id that could be more than a file name, or be confused with another one.
 pub(crate) fn id(id: &str) -> Result<&str, PathsError> {
     let plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'.' | b'_' | b'-');
-    let first = id.bytes().next().is_some_and(|it| it.is_ascii_alphanumeric());
+    let first = id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     if first && id.len() <= ID_BYTES_MAX && id.bytes().all(plain) {
         Ok(id)
     } else {
@@ -227,17 +230,19 @@ fn state(env: Env<'_>, home: &Path) -> Result<Place, PathsError> {
     Ok(Place { base, names, variable: "XDG_STATE_HOME", named: false })
 }
 
-/// A folder that the user named: its parent is the base, so that the folder itself is checked as ours.
+/// A folder that the user named: its parent is the base, so that the folder itself is checked as
+/// ours.
 fn named(path: &Path, variable: &'static str) -> Place {
     let base = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-    let name = path.file_name().map(|it| it.to_string_lossy().into_owned());
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     Place { base, names: name.into_iter().collect(), variable, named: true }
 }
 
 /// The runtime folder of a login session, as the XDG rules demand it: there, ours, 0700.
 fn is_runtime_base(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|it| it.is_dir() && it.uid() == euid() && matches!(it.mode() & 0o077, 0))
+    std::fs::metadata(path).is_ok_and(|metadata| {
+        metadata.is_dir() && metadata.uid() == euid() && matches!(metadata.mode() & 0o077, 0)
+    })
 }
 
 fn home(env: Env<'_>) -> Result<PathBuf, PathsError> {
@@ -246,7 +251,7 @@ fn home(env: Env<'_>) -> Result<PathBuf, PathsError> {
     }
     let uid = euid();
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
-    user.map(|it| it.dir).filter(|it| it.is_absolute()).ok_or(PathsError::NoHome { uid })
+    user.map(|user| user.dir).filter(|it| it.is_absolute()).ok_or(PathsError::NoHome { uid })
 }
 
 fn absolute(env: Env<'_>, variable: &'static str) -> Result<Option<PathBuf>, PathsError> {
@@ -270,7 +275,12 @@ mod tests {
     use super::*;
 
     fn find(variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
-        Paths::find(&|name| variables.iter().find(|it| it.0 == name).map(|it| OsString::from(it.1)))
+        Paths::find(&|name| {
+            variables
+                .iter()
+                .find(|variable| variable.0 == name)
+                .map(|variable| OsString::from(variable.1))
+        })
     }
 
     #[test]

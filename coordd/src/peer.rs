@@ -1,4 +1,5 @@
-//! One connection: bytes to messages and back, with the bounds that keep a slow or hostile peer its own problem.
+//! One connection: bytes to messages and back, with the bounds that keep a slow or hostile peer its
+//! own problem.
 //!
 //! ```text
 //!   first byte 0x00 ─▶ preamble ─▶ frames ─┐
@@ -6,8 +7,9 @@
 //!   anything else ─────────────▶ lines ────┘
 //! ```
 //!
-//! A reader and a writer share nothing but the count of open calls. A message must be whole within 30 s of its first
-//! byte; a malformed one gets one error and ends the connection. Nothing here decides who may do what.
+//! A reader and a writer share nothing but the count of open calls. A message must be whole within
+//! 30 s of its first byte; a malformed one gets one error and ends the connection. Nothing here
+//! decides who may do what.
 
 mod codec;
 mod looked_up;
@@ -38,7 +40,8 @@ pub(crate) enum Out {
     Shared(Arc<FromDaemon>),
 }
 
-/// How the reactor and the hub reach a peer. Cheap to clone; none of it blocks.
+/// A handle with which the reactor and the hub reach a connection. Cheap to clone; no method
+/// blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     outbox: mpsc::Sender<Out>,
@@ -67,7 +70,7 @@ impl Handle {
         )
     }
 
-    /// Queues a message that others get too. Says no when the peer does not read.
+    /// Queues a message that other connections get too. False when the peer does not read.
     pub(crate) fn share(&self, message: &Arc<FromDaemon>) -> bool {
         !matches!(
             self.outbox.try_send(Out::Shared(Arc::clone(message))),
@@ -75,7 +78,7 @@ impl Handle {
         )
     }
 
-    /// Queues a message that may be missed, unless so many wait already.
+    /// Queues a message that may be dropped, unless too many wait already.
     pub(crate) fn share_below(&self, message: &Arc<FromDaemon>, waiting_max: usize) {
         let waiting = self.outbox.max_capacity().saturating_sub(self.outbox.capacity());
         if waiting < waiting_max {
@@ -83,15 +86,16 @@ impl Handle {
         }
     }
 
-    /// Queues the answer to a call. A peer that does not read its answers is closed: one that is lost in silence would be
-    /// waited for.
+    /// Queues the answer to a call. A peer that does not read its answers is closed: one that is
+    /// lost in silence would be waited for.
     pub(crate) fn reply(&self, id: u64, outcome: proto::Outcome) {
         if !self.tell(FromDaemon::Reply(proto::Reply { id, outcome })) {
             self.close(Some(too_slow()));
         }
     }
 
-    /// Waits for room, then queues. For tasks that send a lot to one peer. Says no when the peer is gone.
+    /// Waits for room, then queues. For tasks that send a lot to one peer. False when the peer is
+    /// gone.
     pub(crate) async fn send(&self, message: FromDaemon) -> bool {
         self.outbox.send(Out::Own(Box::new(message))).await.is_ok()
     }
@@ -135,12 +139,12 @@ pub(crate) struct Routes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Other {
     pub(crate) peer: PeerId,
-    /// Its process when it connected, where the kernel tells.
+    /// The peer's process when it connected, if the kernel tells.
     pub(crate) pid: Option<u32>,
 }
 
-/// Serves one connection to its end. `turned_out` resolves when another is to have its place, and is dropped once the peer
-/// has said hello.
+/// Serves one connection to its end. `turned_out` resolves when another connection needs its place,
+/// and is dropped once the peer has said hello.
 pub(crate) async fn serve<R, W>(
     other: Other,
     mut from: R,
@@ -170,10 +174,10 @@ pub(crate) async fn serve<R, W>(
         }
     };
     let (handle, out) = Handle::new();
-    let credentials = hello.agent.map(|it| Credentials {
-        agent: AgentId(it.agent),
-        incarnation: it.incarnation,
-        token: it.token,
+    let credentials = hello.agent.map(|agent| Credentials {
+        agent: AgentId(agent.agent),
+        incarnation: agent.incarnation,
+        token: agent.token,
     });
     tracing::debug!(%peer, codec = codec.name(), program = %hello.program.chars().take(64).collect::<String>().escape_debug(), "hello");
     let opened = Arrival::Opened { peer, handle: handle.clone(), credentials };
@@ -192,7 +196,7 @@ pub(crate) async fn serve<R, W>(
     };
     drop(handle);
     let _gone = routes.reactor.send(Arrival::Closed { peer }).await;
-    // The reactor and the hub let go of the peer now, and what they had queued for it is still written.
+    // The reactor and the hub drop the peer now; what they had queued for it is still written.
     if let Ok(to) = timeout(limits::LAST_WORDS_TIME_MAX, writing).await {
         refuse(to, codec, ended).await;
     }
@@ -278,7 +282,7 @@ async fn next<R: AsyncRead + Unpin>(
             Some(at) => timeout_at(at, reading).await.map_err(|_| {
                 ErrorBody::new(
                     ErrorCode::Malformed,
-                    "a message was not whole within 30 seconds of its first byte",
+                    "a message was not complete within 30 seconds of its first byte",
                 )
             })?,
         };
@@ -313,7 +317,10 @@ async fn read<R: AsyncRead + Unpin>(
         };
         match message {
             ToDaemon::Hello(_) => {
-                return Some(ErrorBody::new(ErrorCode::Malformed, "hello was said already"));
+                return Some(ErrorBody::new(
+                    ErrorCode::Malformed,
+                    "hello was already sent on this connection",
+                ));
             }
             ToDaemon::Call(call) => {
                 // Given back by the writer, with the answer.
@@ -346,7 +353,7 @@ async fn drained(calls: &Semaphore) -> Option<ErrorBody> {
     None
 }
 
-/// Writes until nobody has anything more for the peer, or it does not read. Gives the stream back.
+/// Writes until all handles are dropped or the peer does not read. Returns the stream.
 async fn write<W: AsyncWrite + Unpin>(
     mut to: W,
     codec: Codec,
@@ -373,7 +380,7 @@ async fn write<W: AsyncWrite + Unpin>(
 /// Tells a peer why, if there is something to tell, and ends.
 async fn refuse<W: AsyncWrite + Unpin>(mut to: W, codec: Codec, error: Option<ErrorBody>) {
     if let Some(error) = error {
-        // Not the message: a parser quotes what it did not understand.
+        // Without the parser's message, which would quote the input.
         tracing::info!(code = ?error.code, "a connection is ended");
         let bytes = codec.encode(&FromDaemon::Closing(error));
         let _written = timeout(limits::WRITE_TIME_MAX, to.write_all(&bytes)).await;

@@ -6,9 +6,10 @@
 //!  clock ──┘  (bounded)                     (one fsync)     └──▶ hub (events)
 //! ```
 //!
-//! It runs on a thread of its own, since `commit` blocks in fsync. Nothing is visible outside before it is durable, and a
-//! failed commit ends the daemon: memory would be ahead of the disk. For a full disk some space is kept (`space.rs`). It never waits for a peer: a peer whose
-//! outbox is full is closed. It alone touches the core's state.
+//! It runs on a thread of its own, since `commit` blocks in fsync. Nothing is visible outside
+//! before it is durable, and a failed commit ends the daemon: memory would be ahead of the disk.
+//! For a full disk some space is kept (`space.rs`). It never waits for a peer: a peer whose outbox
+//! is full is closed. It alone touches the core's state.
 
 mod act;
 mod order;
@@ -62,13 +63,14 @@ pub(crate) enum Arrival {
         /// What it needs from the system.
         looked_up: LookedUp,
     },
-    /// What a peer asks for cannot even be looked at. It goes this way so that its answer comes after the welcome.
+    /// What a peer asks for cannot even be looked at. It goes this way so that its answer comes
+    /// after the welcome.
     Refused {
         /// The connection.
         peer: PeerId,
         /// The call's id.
         call: u64,
-        /// Why.
+        /// The reason for the refusal.
         error: ErrorBody,
     },
     /// Somebody outside says something to a session, or, without one, to the user.
@@ -84,11 +86,12 @@ pub(crate) enum Arrival {
     },
     /// Something else happened.
     Input(Input),
-    /// Something is not as it should be, and whoever asks later is to know.
+    /// A warning that `daemon_status` keeps for later callers.
     Degraded(String),
     /// A team's files were written; if it changed meanwhile they are written again.
     TeamWritten(Name),
-    /// Another program was about to change a team's file; it is to be written again, as it is to be now.
+    /// Another program was about to change a team's file; it is to be written again, as it is to be
+    /// now.
     TeamHeld(Name),
     /// A team's inboxes were served; if there is more for them meanwhile they are served again.
     InboxesServed(Name),
@@ -182,7 +185,8 @@ impl<S: Store> Reactor<S> {
         if ends {
             let why = translate::error_body(&coordd_core::denial::Denial::ShuttingDown);
             for handle in self.peers.values() {
-                // Each gets what is queued for it, then this; one that is only told keeps its connection open.
+                // Each gets what is queued for it, then this; one that is only told keeps its
+                // connection open.
                 handle.close(Some(why.clone()));
             }
         }
@@ -275,7 +279,7 @@ impl<S: Store> Reactor<S> {
                 self.teams.inboxes.written(&team);
             }
             Arrival::Alive(asker) => {
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _told = asker.send(());
             }
         }
@@ -312,7 +316,8 @@ impl<S: Store> Reactor<S> {
         Ok(())
     }
 
-    /// Takes the environment out of a request that brings one, and puts the daemon's own settings in.
+    /// Takes the environment out of a request that brings one, and puts the daemon's own settings
+    /// in.
     fn environment(&self, request: &mut Request) -> Option<BTreeMap<String, String>> {
         if let Request::SessionNew { session } = request {
             session.scratchpad &= self.config.scratchpad;
@@ -329,8 +334,8 @@ impl<S: Store> Reactor<S> {
         }
     }
 
-    /// Before the commit that makes the session: one that exists has its environment. Where it cannot be written it is
-    /// kept in memory, and said: the session works until the next daemon.
+    /// Before the commit that makes the session: one that exists has its environment. Where it
+    /// cannot be written it is kept in memory, and said: the session works until the next daemon.
     fn keep_environment(&mut self, session: &SessionId, env: BTreeMap<String, String>) {
         let mut kept = self.envs.keep(session, env.clone());
         if kept.as_ref().is_err_and(EnvironmentError::is_disk_full) && self.make_room() {

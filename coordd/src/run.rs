@@ -43,7 +43,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let runtime_dir = paths.open_runtime().context("opening the runtime folder")?;
     let lock = match InstanceLock::take(&runtime_dir) {
         Ok(lock) => lock,
-        // Whoever started this one gets what was wanted: a coordd that serves.
+        // A coordd serves already, which is what the starter of this one wanted.
         Err(error @ LockError::Busy { .. }) => {
             tracing::info!("{error}");
             return Ok(());
@@ -54,7 +54,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     std::env::set_current_dir("/").context("changing to /")?;
     raise_descriptor_limit();
     let state = Arc::new(paths.open_state().context("opening the state folder")?);
-    // Two runtime folders may share a home, and so a state folder: after a logout that an old daemon outlived, for one.
+    // Two runtime folders may share a home, and so a state folder: after a logout that an old
+    // daemon outlived, for one.
     let state_lock = InstanceLock::take(state.dir()).context(
         "taking the lock of the state folder; end the other coordd, or set COORDD_STATE_DIR for this one",
     )?;
@@ -66,7 +67,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         .context("starting the runtime")?;
     let ended = runtime.block_on(serve(paths, config, handed, (state, reserve), opened));
     runtime.shutdown_timeout(limits::ENDING_TIME_MAX);
-    // Last: whoever takes it finds everything at rest.
+    // Given back last, so that the next daemon finds everything at rest.
     drop((state_lock, lock));
     ended
 }
@@ -104,7 +105,8 @@ impl Opened {
     }
 }
 
-/// The state that the records make. One that this build cannot read is passed over and said, never removed.
+/// The state that the records make. One that this build cannot read is passed over and said, never
+/// removed.
 fn replay(store: &mut impl Store, degraded: &mut Vec<String>) -> anyhow::Result<Core> {
     let lines = store.load().context("reading the store")?;
     let mut core = Core { durable: coordd_core::Durable::default(), live: Live::default() };
@@ -122,14 +124,16 @@ fn replay(store: &mut impl Store, degraded: &mut Vec<String>) -> anyhow::Result<
         degraded.push(format!(
             "{unread} records of the store were written by another version and are passed over"
         ));
-        // Their place in the order matters to the version that knows them, so nothing is cleaned up.
+        // Their place in the order matters to the version that knows them, so nothing is cleaned
+        // up.
         return Ok(core);
     }
     let snapshot = core.durable.snapshot();
     if lines.len() > snapshot.len() + limits::RECORDS_STALE_MAX {
         let lines = snapshot.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
         let lines = lines.context("writing a snapshot as JSON")?;
-        // The records are as good as what they lead to, so a clean-up that fails keeps nobody from starting.
+        // The records are as good as what they lead to, so a clean-up that fails keeps nobody from
+        // starting.
         if let Err(error) = store.replace(&lines) {
             let text =
                 format!("the store could not be cleaned up: {}", crate::cause::chain(&error));
@@ -237,7 +241,8 @@ async fn serve(
     bridge::ended(supervised).await;
     jobs_task.abort();
     hub_task.abort();
-    // With the reactor and the hub gone, each peer ends once it has been sent what was queued for it.
+    // With the reactor and the hub gone, each peer ends once it has been sent what was queued for
+    // it.
     let _told = close.send(());
     let _ended = served.await;
     // It takes off the list what this daemon put there.
@@ -248,8 +253,9 @@ async fn serve(
     result
 }
 
-/// Has what is left of sessions removed that no record names: their removal was cut off. Which these are is seen before the
-/// first new session can be made. Never after damage: then they may be all that is left of a session.
+/// Has what is left of sessions removed that no record names: their removal was cut off. Which
+/// these are is seen before the first new session can be made. Never after damage: then they may be
+/// all that is left of a session.
 fn sweep(core: &Core, state: &StateDir, jobs: &Jobs) {
     match state.sessions() {
         Ok(names) => {
@@ -298,7 +304,8 @@ fn on_own_runtime<S: Store>(reactor: Reactor<S>) -> anyhow::Result<()> {
     runtime.context("starting the reactor's runtime")?.block_on(reactor.run())
 }
 
-/// Passes signals on until the reactor has ended. SIGTERM and SIGINT stop the agents in order, SIGUSR1 leaves them running.
+/// Passes signals on until the reactor has ended. SIGTERM and SIGINT stop the agents in order,
+/// SIGUSR1 leaves them running.
 async fn until_end(
     reactor: mpsc::Sender<Arrival>,
     mut end: oneshot::Receiver<anyhow::Result<()>>,

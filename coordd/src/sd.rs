@@ -1,6 +1,7 @@
 //! What passes between the daemon and the service manager that may have started it.
 //!
-//! Without a manager every call here does nothing. A manager that cannot be told is logged and never stops the daemon.
+//! Without a manager every call here does nothing. A manager that cannot be told is logged and
+//! never stops the daemon.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
@@ -54,12 +55,14 @@ pub(crate) fn stopping(status: &str) {
     tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// How often [`watchdog`] is to be called: twice as often as the manager demands. None when it does not.
+/// How often [`watchdog`] is to be called: twice as often as the manager demands. None when it does
+/// not.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
-    sd_notify::watchdog_enabled().map(|it| it / 2).filter(|it| !it.is_zero())
+    sd_notify::watchdog_enabled().map(|interval| interval / 2).filter(|it| !it.is_zero())
 }
 
-/// Takes the listening socket that a manager handed over, if one did. Call it once, before a thread is started.
+/// Takes the listening socket that a manager handed over, if one did. Call it once, before a thread
+/// is started.
 pub(crate) fn listen_fds(expected: &Path) -> Result<Option<UnixListener>, ActivationError> {
     // The names are not the concern of the crate that takes the descriptors.
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -70,12 +73,12 @@ pub(crate) fn listen_fds(expected: &Path) -> Result<Option<UnixListener>, Activa
     let listener = sockets
         .take_unix_listener(index_of(&names))
         .map_err(|source| ActivationError::NotAUnixStream { source })?;
-    listener.map(|it| checked(it, expected)).transpose()
+    listener.map(|listener| checked(listener, expected)).transpose()
 }
 
 /// Which of the sockets is ours: the one with our name, else the first.
 fn index_of(names: &str) -> usize {
-    names.split(':').take(SOCKETS_MAX).position(|it| it == SOCKET_NAME).unwrap_or(0)
+    names.split(':').take(SOCKETS_MAX).position(|part| part == SOCKET_NAME).unwrap_or(0)
 }
 
 fn checked(listener: UnixListener, expected: &Path) -> Result<UnixListener, ActivationError> {
@@ -109,7 +112,8 @@ mod tests {
 
     use super::*;
 
-    /// D-9. Runs twice: once as itself, and once in a process of its own that has a manager's environment.
+    /// D-9. Runs twice: once as itself, and once in a process of its own that has a manager's
+    /// environment.
     #[test]
     fn d9_the_manager_is_told_and_its_interval_is_halved() {
         const ROLE: &str = "COORDD_TEST_IS_NOTIFIER";

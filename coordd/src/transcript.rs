@@ -1,4 +1,5 @@
-//! Reading transcripts, which the agent processes write. Only for showing: nothing is decided by what they say.
+//! Reading transcripts, which the agent processes write. Only for showing: nothing is decided by
+//! what they say.
 
 use crate::limits;
 use proto::entry::{Entry, Origin, What};
@@ -59,7 +60,8 @@ fn since(path: &Path, from: u64, limit: u32) -> io::Result<Page> {
     Ok(page)
 }
 
-/// Calls with each entry that can be read, as it is shown, and its length in the file; a line that is none, such as a torn last one, is passed over.
+/// Calls with each entry that can be read, as it is shown, and its length in the file; a line that
+/// is none, such as a torn last one, is passed over.
 fn each(path: &Path, mut found: impl FnMut(Entry, usize)) -> io::Result<()> {
     let Some(mut file) = open(path)? else { return Ok(()) };
     let len = file.metadata()?.len();
@@ -74,7 +76,8 @@ fn each(path: &Path, mut found: impl FnMut(Entry, usize)) -> io::Result<()> {
     Ok(())
 }
 
-/// An entry as it is shown: what would not fit into a message is cut, and says so. The transcript has it all.
+/// An entry as it is shown: what would not fit into a message is cut, and says so. The transcript
+/// has it all.
 pub(crate) fn shown(mut entry: Entry) -> Entry {
     let cut = |text: &mut String| {
         if text.len() > limits::SHOWN_BYTES_MAX {
@@ -107,13 +110,14 @@ pub(crate) fn shown(mut entry: Entry) -> Entry {
     entry
 }
 
-/// The file, or nothing when the agent has written none yet. Never through a link, never something that is no file.
+/// The file, or nothing when the agent has written none yet. Never through a link, never something
+/// that is no file.
 fn open(path: &Path) -> io::Result<Option<File>> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) if file.metadata()?.is_file() => Ok(Some(file)),
-        Ok(_) => Err(io::Error::other("it is no regular file")),
+        Ok(_) => Err(io::Error::other("it is not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -152,7 +156,7 @@ mod tests {
         let big = "y".repeat(limits::SHOWN_BYTES_MAX - 100);
         let all: Vec<_> = (1..=8).map(|seq| entry(seq, &big)).collect();
         let file = file(&all, "");
-        let seqs = |page: Page| page.entries.iter().map(|it| it.seq).collect::<Vec<_>>();
+        let seqs = |page: Page| page.entries.iter().map(|entry| entry.seq).collect::<Vec<_>>();
         assert_eq!(seqs(page(file.path(), 1, 10).unwrap()), [1, 2, 3, 4]);
         assert_eq!(seqs(page(file.path(), 0, 10).unwrap()), [5, 6, 7, 8]);
     }

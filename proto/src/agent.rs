@@ -1,8 +1,9 @@
 //! What passes between coordd and the agent processes that it starts.
 //!
-//! An agent process gets its [`Bootstrap`] on stdin, connects, says hello with its credentials, and then makes
-//! calls ([`crate::request::Request`]) that it repeats with the same key until they are answered, whatever happens to the
-//! daemon meanwhile. [`Report`]s are the data plane: they may be lost, and never pass the daemon's core.
+//! An agent process gets its [`Bootstrap`] on stdin, connects, says hello with its credentials, and
+//! then makes calls ([`crate::request::Request`]) that it repeats with the same key until they are
+//! answered, whatever happens to the daemon meanwhile. [`Report`]s are the data plane: they may be
+//! lost, and never pass the daemon's core.
 
 use crate::entry::{Entry, Origin};
 use crate::json::Json;
@@ -59,8 +60,8 @@ pub struct Bootstrap {
     /// How many runs have ended before.
     #[serde(default)]
     pub runs_before: u32,
-    /// Calls of the open run that wait for the user's answer, or got it when no process was there to hear it: whatever
-    /// became of the last process, they have not begun.
+    /// Calls of the open run that wait for the user's answer, or got it when no process was there
+    /// to hear it: whatever became of the last process, they have not begun.
     #[serde(default)]
     pub not_begun: Vec<String>,
     /// Set for a terminal.
@@ -78,7 +79,8 @@ pub enum Role {
     Lead,
     /// Works on one task; cannot start or message others.
     Worker,
-    /// A program of the user's that takes part: it writes to the others and reads what they write to it.
+    /// A program of the user's that takes part: it writes to the others and reads what they write
+    /// to it.
     Peer,
 }
 
@@ -91,13 +93,14 @@ pub enum Runtime {
     Native,
     /// Claude Code, as a child of the agent process.
     Claude,
-    /// A program of the user's that joined by itself ([`crate::request::Request::Join`]). coordd does not start it, and knows
-    /// nothing of its runs.
+    /// A program of the user's that joined by itself ([`crate::request::Request::Join`]). coordd
+    /// does not start it, and knows nothing of its runs.
     External,
-    /// Claude Code in a terminal, as a member of a team: in one of the user's own, or in one that coordd runs.
+    /// Claude Code in a terminal, as a member of a team: in one of the user's own, or in one that
+    /// coordd runs.
     Terminal,
-    /// Whatever another machine runs it with ([`crate::request::NewAgent::host`]): a worker that runs there, or the lead, on another
-    /// machine, of the workers that this one runs for it.
+    /// Whatever another machine runs it with ([`crate::request::NewAgent::host`]): a worker that
+    /// runs there, or the lead, on another machine, of the workers that this one runs for it.
     Bridged,
 }
 
@@ -181,7 +184,8 @@ pub struct AgentLimits {
 /// Rules in the form `Tool` or `Tool(pattern)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permissions {
-    /// `default`, `acceptEdits`, `plan`, `dontAsk` or `bypassPermissions`; empty means `acceptEdits`.
+    /// `default`, `acceptEdits`, `plan`, `dontAsk` or `bypassPermissions`; empty means
+    /// `acceptEdits`.
     #[serde(default)]
     pub mode: String,
     /// Needs no approval.
@@ -198,7 +202,7 @@ pub struct Permissions {
 /// How a run ended; written to disk by the agent process before it is reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOutcome {
-    /// How.
+    /// How the run ended.
     pub status: RunStatus,
     /// For failures: what to do about it.
     #[serde(default)]
@@ -234,21 +238,22 @@ pub enum Order {
     Stop {
         /// Who asked, for the transcript.
         reason: String,
-        /// Leave the run open instead: its session was stopped while it waits for the user. It goes on where it is when the
-        /// session does.
+        /// Leave the run open instead: its session was stopped while it waits for the user. It goes
+        /// on where it is when the session does.
         #[serde(default)]
         keep_run: bool,
     },
     /// End the current run only and wait for the next prompt. For leads.
     Interrupt {},
-    /// Report the screen: now as a whole, and each change of it from now on; or no more. For terminals.
+    /// Report the screen: now as a whole, and each change of it from now on; or no more. For
+    /// terminals.
     Screen {
         /// Whether somebody looks.
         shown: bool,
     },
     /// Somebody types, or has another size. For terminals.
     ScreenInput {
-        /// The size of whoever types.
+        /// The size of the viewer that types.
         #[serde(default)]
         size: Option<Size>,
         /// What is typed.
@@ -278,7 +283,7 @@ pub enum Report {
     },
     /// A part of a picture of its screen.
     Screen {
-        /// It.
+        /// The picture, whole or as a change to the one before.
         frame: Frame,
     },
 }

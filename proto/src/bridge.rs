@@ -1,7 +1,8 @@
 //! What passes between coordd and its bridge process, and what people are told of it (M-7).
 //!
-//! The bridge gets its [`Bootstrap`] on stdin and ends when stdin does: it holds nothing that is not on a disk, so that one
-//! that is started anew loses nothing. It says hello as [`AGENT`] with the token that it was given.
+//! The bridge gets its [`Bootstrap`] on stdin and ends when stdin does: it holds nothing that is
+//! not on a disk, so that one that is started anew loses nothing. It says hello as [`AGENT`] with
+//! the token that it was given.
 
 use crate::WallMs;
 use crate::agent::{RunOutcome, Runtime};
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The name that the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";
 
-/// All that a new bridge process is told: one line of JSON on its stdin. The end of stdin is the end of its daemon.
+/// All that a new bridge process is told: one line of JSON on its stdin. The end of stdin is the
+/// end of its daemon.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bootstrap {
     /// Which start of the process this is.
@@ -35,7 +37,7 @@ impl std::fmt::Debug for Bootstrap {
 pub enum Order {
     /// Everything that is open follows. Rows' numbers count within this epoch.
     Begin {
-        /// It.
+        /// The epoch of the sender's numbers; a later one replaces all earlier ones.
         epoch: u64,
     },
     /// A row is to get to another daemon. It may come again; its id tells.
@@ -79,7 +81,7 @@ pub struct Row {
 pub enum Says {
     /// Words for a session.
     Words {
-        /// They.
+        /// The text of the message.
         text: String,
         /// In short.
         summary: String,
@@ -88,12 +90,13 @@ pub enum Says {
     Status {
         /// Its own id.
         of: String,
-        /// What.
+        /// What became of the message.
         verdict: Verdict,
-        /// Why.
+        /// The reason, where the verdict has one; else empty.
         reason: String,
     },
-    /// Something to read for a worker of the other daemon's, which runs here. It is made when it is not there yet.
+    /// Something to read for a worker of the other daemon's, which runs here. It is made when it is
+    /// not there yet.
     Work {
         /// The worker's id on its lead's machine.
         agent: String,
@@ -123,7 +126,7 @@ pub enum Says {
     Ended {
         /// Its id on its lead's machine.
         agent: String,
-        /// How.
+        /// How the run ended.
         outcome: RunOutcome,
     },
 }
@@ -205,7 +208,7 @@ pub struct LetterView {
     pub address: String,
     /// Its id: for `receipt` if it was sent here.
     pub message: String,
-    /// Why.
+    /// The reason, where the verdict has one; else empty.
     pub reason: String,
 }
 

@@ -1,4 +1,5 @@
-//! One line of an agent's transcript: what is kept on disk by the agent process, and what `attach` and `logs` show.
+//! One line of an agent's transcript: what is kept on disk by the agent process, and what `attach`
+//! and `logs` show.
 
 use crate::WallMs;
 use crate::json::Json;
@@ -62,7 +63,7 @@ pub enum What {
     },
     /// The run ended.
     RunEnded {
-        /// How.
+        /// How the run ended.
         status: RunStatus,
         /// Why, for people; empty when completed.
         #[serde(default)]
@@ -81,7 +82,8 @@ pub enum Origin {
         /// Its name.
         name: String,
     },
-    /// Somebody outside of the session sent it: another agent's words, without the user's authority (M-8).
+    /// Somebody outside of the session sent it: another agent's words, without the user's authority
+    /// (M-8).
     Outside {
         /// The name that it gives itself.
         name: String,

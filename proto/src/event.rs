@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub struct Numbered {
     /// Rising within one boot of the daemon; 0 for those of an agent's stream, which are not kept.
     pub seq: u64,
-    /// When.
+    /// When the event was published.
     pub at_ms: WallMs,
     /// The session that it is about; empty when about none.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub struct Numbered {
 pub enum Event {
     /// A session was made.
     SessionCreated {
-        /// It.
+        /// The session as it is now.
         session: SessionView,
     },
     /// A session was stopped or resumed.
@@ -51,7 +51,7 @@ pub enum Event {
     },
     /// An agent was made.
     AgentCreated {
-        /// It.
+        /// The agent as it is now.
         agent: AgentView,
     },
     /// An agent's state changed.
@@ -92,7 +92,7 @@ pub enum Event {
     },
     /// An agent asks the user.
     PermissionAsked {
-        /// What.
+        /// The question that is open.
         permission: PermissionView,
     },
     /// A question was answered.
@@ -104,7 +104,7 @@ pub enum Event {
     },
     /// A team was made or changed.
     TeamChanged {
-        /// It.
+        /// The team as it is now.
         team: TeamView,
     },
     /// A team was deleted.
@@ -114,12 +114,12 @@ pub enum Event {
     },
     /// A task was made or changed.
     TaskChanged {
-        /// It.
+        /// The task as it is now.
         task: TaskView,
     },
     /// The lead gave the structured result of the job.
     Output {
-        /// It.
+        /// The result of the session, as the lead gave it.
         output: Json,
     },
     /// Someone lost something, or would have.
@@ -135,36 +135,36 @@ pub enum Event {
     },
     /// A transcript entry (only to peers attached to the session).
     Entry {
-        /// Whose.
+        /// The id of the agent that it is about.
         agent: String,
         /// The agent's name.
         name: String,
-        /// It.
+        /// The new entry of the transcript.
         entry: Entry,
     },
     /// A piece of the answer that a model is writing (only to peers attached to the session).
     Delta {
-        /// Whose.
+        /// The id of the agent that it is about.
         agent: String,
         /// The piece.
         text: String,
     },
     /// What an agent is doing (only to peers attached to the session).
     Activity {
-        /// Whose.
+        /// The id of the agent that it is about.
         agent: String,
         /// The agent's name.
         name: String,
-        /// It.
+        /// What the agent is doing now.
         activity: Activity,
     },
     /// All that was there before has been sent; what follows is live.
     CaughtUp {},
     /// A part of a picture of a screen (only to peers that look at it).
     Screen {
-        /// Whose.
+        /// The id of the agent that it is about.
         agent: String,
-        /// It.
+        /// The picture, whole or as a change to the one before.
         frame: Frame,
     },
     /// What a session may exchange with other machines, or what becomes of what it is told from outside, was set.

@@ -5,13 +5,14 @@
 //! frame     | length, u32 big-endian  | bincode                  |      again and again
 //! ```
 //!
-//! The first byte of the preamble is zero, that of a JSON line never is: so one socket serves both codecs.
-//! The daemon answers a preamble with its own. When the revisions differ it then closes, and the
-//! client comes back with JSON Lines. This module alone knows bincode.
+//! The first byte of the preamble is zero, that of a JSON line never is: so one socket serves both
+//! codecs. The daemon answers a preamble with its own. When the revisions differ it then closes,
+//! and the client comes back with JSON Lines. This module alone knows bincode.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The longest frame body in bytes, 1 MiB: one message of 256 KiB with room for escaping, or one page of a listing.
+/// The longest frame body in bytes, 1 MiB: one message of 256 KiB with room for escaping, or one
+/// page of a listing.
 pub const FRAME_LEN_MAX: usize = 1 << 20;
 /// Bytes of a frame's length field.
 const HEADER_LEN: usize = 4;
@@ -83,11 +84,13 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     }
 }
 
-/// What a body may make the decoder allocate. It counts what collections take in memory, which is more than what
-/// they take in a frame: the smallest things are one byte there and some hundred here.
+/// What a body may make the decoder allocate. It counts what collections take in memory, which is
+/// more than what they take in a frame: the smallest things are one byte there and some hundred
+/// here.
 const DECODED_LEN_MAX: usize = 256 * FRAME_LEN_MAX;
 
-/// The frame's own length was checked before; the limit bounds what a length inside the body may claim.
+/// The frame's own length was checked before; the limit bounds what a length inside the body may
+/// claim.
 fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<DECODED_LEN_MAX>()
 }

@@ -2,16 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The major version of the JSON Lines protocol. Raised only when an old client would misunderstand.
+/// The major version of the JSON Lines protocol. Raised only when an old client would
+/// misunderstand.
 pub const PROTOCOL: u32 = 1;
 /// The oldest major version that this build still speaks.
 pub const PROTOCOL_MIN: u32 = 1;
-/// The revision of the message types. bincode names no fields, so any change of a type that crosses the socket raises it, unless no
-/// build of this revision was released yet; programs of different revisions speak JSON Lines. `tests/frames` has the bytes of each
-/// revision and fails on a difference: what fails says whether to raise this number or to renew the file.
+/// The revision of the message types. bincode names no fields, so any change of a type that crosses
+/// the socket raises it, unless no build of this revision was released yet; programs of different
+/// revisions speak JSON Lines. `tests/frames` has the bytes of each revision and fails on a
+/// difference: what fails says whether to raise this number or to renew the file.
 ///
-/// In lines an older program and a newer one understand each other as long as a new field has `#[serde(default)]`, and whatever was
-/// written is still written. The same test reads the lines of all earlier revisions.
+/// In lines an older program and a newer one understand each other as long as a new field has
+/// `#[serde(default)]`, and whatever was written is still written. The same test reads the lines of
+/// all earlier revisions.
 pub const REVISION: u32 = 2;
 
 /// Who is calling.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-/// A JSON value that survives both codecs: as itself in JSON, as its text in bincode, which could not read
-/// a self-describing value back.
+/// A JSON value that survives both codecs: as itself in JSON, as its text in bincode, which could
+/// not read a self-describing value back.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Json(pub serde_json::Value);
 

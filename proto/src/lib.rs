@@ -1,8 +1,8 @@
 //! What crosses coordd's socket, or lands in a file that other programs read.
 //!
-//! `PROTOCOL.md` beside this crate's manifest is the description for other programs; these types are what
-//! the programs of this repository use. Nothing here does I/O: the decoders are fed bytes and
-//! never read any, so that the blocking client and the async daemon share one implementation.
+//! `PROTOCOL.md` beside this crate's manifest is the description for other programs; these types
+//! are what the programs of this repository use. Nothing here does I/O: the decoders are fed bytes
+//! and never read any, so that the blocking client and the async daemon share one implementation.
 //!
 //! The same types travel in two codecs ([`frame`] and [`mod@line`]). bincode names no fields, so
 //! a type here uses no untagged or internally tagged enum, no `flatten`, and no
@@ -67,8 +67,8 @@ pub enum FromDaemon {
 pub struct Call {
     /// Chosen by the caller, unique among its open calls on this connection.
     pub id: u64,
-    /// Idempotency key, at most 128 bytes. The same caller repeating a call with the same key gets the first
-    /// call's answer, and nothing is done twice.
+    /// Idempotency key, at most 128 bytes. The same caller repeating a call with the same key gets
+    /// the first call's answer, and nothing is done twice.
     #[serde(default)]
     pub key: Option<String>,
     /// What is asked for.

@@ -32,7 +32,8 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, LineError> {
     Ok(bytes)
 }
 
-/// The message in a line. Unknown fields are ignored; a repeated or missing one is an error that names it.
+/// The message in a line. Unknown fields are ignored; a repeated or missing one is an error that
+/// names it.
 pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineError> {
     if depth(line) > DEPTH_MAX {
         let reason = format!("nested deeper than {DEPTH_MAX}");
@@ -81,7 +82,8 @@ impl LineDecoder {
         self.buf.extend_from_slice(bytes);
     }
 
-    /// The next whole line without its newline, or nothing until more arrives. Empty lines are passed over.
+    /// The next whole line without its newline, or nothing until more arrives. Empty lines are
+    /// passed over.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         loop {
             let rest = self.buf.get(self.searched..).unwrap_or_default();

@@ -19,7 +19,7 @@ pub enum Body {
     },
     /// Asks a teammate to finish what it is doing and end.
     ShutdownRequest {
-        /// Why.
+        /// The reason, for the agent that is asked; may be empty.
         #[serde(default)]
         reason: String,
     },
@@ -119,7 +119,7 @@ pub enum SendResult {
     Refused {
         /// The receiver's name.
         to: String,
-        /// Why.
+        /// The reason, as a sentence for the sender.
         reason: String,
     },
 }

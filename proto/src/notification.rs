@@ -1,9 +1,10 @@
 //! The `<task-notification>` that tells a lead how a worker's run ended (section 5 of SPEC).
 //!
-//! The XML library writes it, from the daemon's own ids. Whatever a worker wrote stays text: it can neither close the
-//! element nor open another one (N-3). Characters that XML cannot carry, and those that only serve to
-//! disguise text, are replaced by a visible form before the library sees them, since it would write them raw. Quotes
-//! stay as they are: inside an element they mean nothing, and models read the text.
+//! The XML library writes it, from the daemon's own ids. Whatever a worker wrote stays text: it can
+//! neither close the element nor open another one (N-3). Characters that XML cannot carry, and
+//! those that only serve to disguise text, are replaced by a visible form before the library sees
+//! them, since it would write them raw. Quotes stay as they are: inside an element they mean
+//! nothing, and models read the text.
 
 use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
@@ -77,7 +78,8 @@ pub struct Usage {
     /// Time from prompt to end, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
-    /// Cost in millionths of a US dollar, as the program that asked the model estimates it; 0 where none does.
+    /// Cost in millionths of a US dollar, as the program that asked the model estimates it; 0 where
+    /// none does.
     #[serde(default)]
     pub cost_micro_usd: u64,
 }
@@ -163,9 +165,10 @@ fn leaf(xml: &mut Xml, name: &str, text: &str) -> std::io::Result<()> {
     xml.write_event(Event::Text(BytesText::from_escaped("\n")))
 }
 
-/// The text with every character that XML 1.0 cannot carry, or that disguises other text (bidirectional
-/// overrides, tag characters, zero-width marks), replaced by its code point in brackets, as in `[U+202E]`.
-/// A carriage return, which XML parsers turn into a newline, becomes `[U+000D]` unless a newline follows.
+/// The text with every character that XML 1.0 cannot carry, or that disguises other text
+/// (bidirectional overrides, tag characters, zero-width marks), replaced by its code point in
+/// brackets, as in `[U+202E]`. A carriage return, which XML parsers turn into a newline, becomes
+/// `[U+000D]` unless a newline follows.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -200,7 +203,8 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-/// An agent's words to another agent, framed with their origin (M-8). They can neither leave the frame nor pass for a notification.
+/// An agent's words to another agent, framed with their origin (M-8). They can neither leave the
+/// frame nor pass for a notification.
 pub fn render_agent_message(from: &str, summary: &str, text: &str) -> String {
     let mut xml = quick_xml::Writer::new(Vec::new());
     let mut start = BytesStart::new("agent-message");
@@ -218,8 +222,8 @@ pub fn render_agent_message(from: &str, summary: &str, text: &str) -> String {
     String::from_utf8(xml.into_inner()).unwrap_or_default()
 }
 
-/// Words from outside of a session, framed with what is known of their origin (M-8). They can neither leave the frame nor pass for
-/// a notification or an agent of the session.
+/// Words from outside of a session, framed with what is known of their origin (M-8). They can
+/// neither leave the frame nor pass for a notification or an agent of the session.
 pub fn render_outside_message(from: &str, address: &str, verified: bool, text: &str) -> String {
     let mut xml = quick_xml::Writer::new(Vec::new());
     let mut start = BytesStart::new("outside-message");
@@ -336,7 +340,8 @@ mod tests {
     }
 
     proptest! {
-        /// N-3: arbitrary text, laced with pieces of tags, gives exactly one element and reads back as `visible` made it.
+        /// N-3: arbitrary text, laced with pieces of tags, gives exactly one element and reads back
+        /// as `visible` made it.
         #[test]
         fn n3_rel8_any_text_reads_back(pieces in proptest::collection::vec(prop_oneof![
             any::<String>(),

@@ -1,7 +1,7 @@
-//! What can be asked of coordd. Which role may ask for what is in `PROTOCOL.md`; the core decides it.
+//! Requests to coordd. `PROTOCOL.md` lists which role may send which; the core decides it.
 //!
-//! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names an agent it takes
-//! `name`, an agent id, or `session/name`.
+//! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names
+//! an agent it takes `name`, an agent id, or `session/name`.
 
 mod invite;
 mod new;
@@ -36,24 +36,24 @@ pub enum Request {
 
     /// Makes a session with its lead. Answers with `session`.
     SessionNew {
-        /// How.
+        /// The settings of the new session.
         session: Box<NewSession>,
     },
     /// Lists sessions, newest first. Answers with `sessions`.
     SessionList {},
     /// One session with all its agents. Answers with `session_detail`.
     SessionShow {
-        /// Which.
+        /// The session, by id, name or unique prefix of its id.
         session: String,
     },
-    /// Stops all agents of a session; undelivered messages are kept. Answers with `stopped` when they are gone.
+    /// Stops all agents of a session and keeps its mail. Answers with `stopped` when they are gone.
     SessionStop {
-        /// Which.
+        /// The session, by id, name or unique prefix of its id.
         session: String,
     },
-    /// Lets the agents of a stopped session run again, in the session's own mode. Answers with `resumed`.
+    /// Resumes a stopped session in its own mode. Answers with `resumed`.
     SessionResume {
-        /// Which.
+        /// The session, by id, name or unique prefix of its id.
         session: String,
         /// The environment from now on; empty keeps the old one.
         #[serde(default)]
@@ -64,15 +64,15 @@ pub enum Request {
     },
     /// Removes a session, its transcripts, scratchpad and team. Answers with `removed`.
     SessionRemove {
-        /// Which.
+        /// The session, by id, name or unique prefix of its id.
         session: String,
         /// Stop it first if it is live.
         #[serde(default)]
         force: bool,
     },
 
-    /// Makes the program that asks an agent of the session, for as long as its process lives. It then says hello on a new
-    /// connection with what it is given. Answers with `joined`.
+    /// Makes the calling process an agent of the session. It then says hello on a new connection with
+    /// the credentials that it gets. Answers with `joined`.
     Join {
         /// Which session.
         session: String,
@@ -98,7 +98,7 @@ pub enum Request {
         /// Which session.
         session: String,
     },
-    /// A message to a name, to everyone, or to another process or session (M-1). Answers with `sent`.
+    /// A message to an agent, to everyone, or to another session (M-1). Answers with `sent`.
     Send {
         /// The sender's session; agents leave it empty.
         #[serde(default)]
@@ -114,7 +114,7 @@ pub enum Request {
         #[serde(default)]
         notify_when_idle: bool,
     },
-    /// Who can be written to outside of a session: sessions of coordd and of other programs (M-9). Answers with `peers`.
+    /// Other sessions that can be messaged, of coordd and others (M-9). Answers with `peers`.
     PeerList {},
     /// Messages from outside that wait for the user (M-8). Answers with `inbound`.
     InboundList {
@@ -122,7 +122,7 @@ pub enum Request {
         #[serde(default)]
         session: String,
     },
-    /// Lets one of them in, or sends it back. Only users may. Answers with `sent`, or with `done` when it goes back.
+    /// Accepts or refuses a held message. Only users may. Answers with `sent`, or `done` if refused.
     InboundAnswer {
         /// Its id.
         message: String,
@@ -136,7 +136,7 @@ pub enum Request {
     InboundSet {
         /// Which session.
         session: String,
-        /// `accept`, `hold`, `refuse`, or `auto`: held where permissions are bypassed and the sender's are not.
+        /// `accept`, `hold`, `refuse`, or `auto`: held if only the receiver bypasses permissions.
         cross_session_inbound: String,
     },
     /// What became of a message (M-11). Answers with `receipt`.
@@ -147,17 +147,17 @@ pub enum Request {
 
     /// Starts a worker (C-4). Answers with `spawned`, or with `ran` when `wait` is set.
     AgentSpawn {
-        /// How.
+        /// The settings of the new agent.
         agent: Box<NewAgent>,
     },
     /// Ends an agent's run and process (W-6). Answers with `stopped` when it is gone.
     AgentStop {
-        /// Which.
+        /// The agent, by id or `session/name`.
         agent: String,
     },
     /// One agent. Answers with `agent`.
     AgentShow {
-        /// Which.
+        /// The agent, by id or `session/name`.
         agent: String,
     },
     /// A page of an agent's transcript. Answers with `transcript`.
@@ -172,9 +172,9 @@ pub enum Request {
         limit: u32,
     },
 
-    /// Asks the user, through coordd, whether a tool may run; answered when the user has answered. Answers with `permitted`.
+    /// Asks the user whether a tool may run. Answers with `permitted` when the user has answered.
     PermissionAsk {
-        /// What.
+        /// The question to ask.
         question: Question,
     },
     /// Open questions. Answers with `permissions`.
@@ -197,7 +197,7 @@ pub enum Request {
         reason: String,
     },
 
-    /// Gives the result of the whole job in a structured form; refused while workers run. Answers with `done`.
+    /// Gives the result of the whole job; refused while workers run. Answers with `done`.
     StructuredOutput {
         /// Anything, at most 64 KiB.
         output: Json,
@@ -232,8 +232,7 @@ pub enum Request {
         team: String,
     },
 
-    /// Makes a member of a team that is a Claude Code terminal (T-2). A name that is such a member's already means that
-    /// one. Answers with `invited`.
+    /// Makes or returns a member that is a Claude Code terminal (T-2). Answers with `invited`.
     TeamInvite(Invite),
     /// Adds a task to a team's list (T-4). Answers with `task`.
     TaskCreate {
@@ -257,14 +256,14 @@ pub enum Request {
     TaskGet {
         /// The team or session.
         team: String,
-        /// Which.
+        /// The task's number in its team.
         task: u32,
     },
     /// Changes a task. Claiming (an owner on a task that has none) is atomic. Answers with `task`.
     TaskUpdate {
         /// The team or session.
         team: String,
-        /// Which.
+        /// The task's number in its team.
         task: u32,
         /// The new state, if it changes.
         #[serde(default)]
@@ -306,7 +305,7 @@ pub enum Request {
         #[serde(default)]
         after: Option<u64>,
     },
-    /// Like `subscribe` for one session, and with transcripts: the conversation so far, `caught_up`, then live. Answers with `subscribed`.
+    /// The session's transcript: the past, `caught_up`, then live. Answers with `subscribed`.
     Attach {
         /// Which session.
         session: String,
@@ -318,7 +317,7 @@ pub enum Request {
         history: Option<u32>,
     },
 
-    /// From now on, this connection is shown the screen of a terminal that coordd runs; again, the whole screen. Answers with `subscribed`.
+    /// Shows this connection a terminal's screen; repeated, all of it. Answers with `subscribed`.
     Screen {
         /// Which agent.
         agent: String,
@@ -330,17 +329,17 @@ pub enum Request {
     ScreenInput {
         /// Which agent.
         agent: String,
-        /// The size of whoever types, which the terminal then has; none leaves it as it is.
+        /// The size of the viewer that types, which the terminal then gets; none keeps the size.
         #[serde(default)]
         size: Option<Size>,
         /// What is typed, at most 64 KiB; nothing to say the size alone.
         #[serde(default)]
         bytes: Bytes,
     },
-    /// Terminals that coordd runs only: the program has ended. Answers with `done`; then the process ends.
+    /// Terminals only: the program has ended. Answers with `done`; then the process ends.
     TerminalEnded(EndedView),
 
-    /// Agents only: these messages are in the conversation, in this run; of an external agent, which has none, in any. Answers with `done`.
+    /// Agents only: these messages are in the conversation, in this run. Answers with `done`.
     Acknowledge {
         /// Their ids.
         messages: Vec<String>,
@@ -349,18 +348,18 @@ pub enum Request {
     },
     /// Agents only: a run ended. Answers with `run_recorded`.
     RunEnded {
-        /// Which.
+        /// The number of the agent's run.
         run: u32,
-        /// How.
+        /// How the run ended.
         outcome: RunOutcome,
     },
 
-    /// Switches the bridge to other machines on or off; on again starts it anew with its settings. Answers with `done`.
+    /// Switches the bridge on or off; `on` again restarts it. Answers with `done`.
     BridgeSet {
         /// Whether there is to be one.
         on: bool,
     },
-    /// What a session may exchange with a trusted daemon; nothing where both are false. Answers with `session`.
+    /// What a session may exchange with a trusted daemon. Answers with `session`.
     BridgeAllow {
         /// The session.
         session: String,
@@ -377,19 +376,19 @@ pub enum Request {
     BridgeTold {
         /// Its number.
         id: u64,
-        /// What.
+        /// What became of the row.
         fate: Fate,
         /// Why it is refused.
         #[serde(default)]
         reason: String,
     },
-    /// The bridge only: a row from another daemon, whose signature was checked. Answers with `brought`.
+    /// The bridge only: a verified row from another daemon. Answers with `brought`.
     BridgeBring {
         /// The daemon's fingerprint.
         peer: String,
         /// What the user here calls it.
         name: String,
-        /// It.
+        /// The row as it came.
         row: Row,
     },
     /// The bridge only: how things stand. Answers with `done`.

@@ -20,22 +20,22 @@ pub enum Response {
     Done {},
     /// The daemon.
     Daemon {
-        /// It.
+        /// The daemon as it is now.
         daemon: DaemonView,
     },
     /// A session.
     Session {
-        /// It.
+        /// The session as it is now.
         session: SessionView,
     },
-    /// Sessions.
+    /// The sessions that were asked for.
     Sessions {
         /// Newest first.
         sessions: Vec<SessionView>,
     },
     /// A session with its agents.
     SessionDetail {
-        /// It.
+        /// The session as it is now.
         session: SessionView,
         /// The lead first, then workers in the order of their making.
         agents: Vec<AgentView>,
@@ -54,7 +54,7 @@ pub enum Response {
     },
     /// A session may run again.
     Resumed {
-        /// It.
+        /// The session as it is now.
         session: SessionView,
         /// When the mode was switched: one line that says which way (G-4).
         #[serde(default)]
@@ -63,10 +63,12 @@ pub enum Response {
         waiting_messages: u32,
         /// Names of agents that were in the middle of a run when they were stopped.
         interrupted: Vec<String>,
-        /// Names of agents that have all that they had; those with an open run or mail go on with it now.
+        /// Names of agents that have all that they had; those with an open run or mail go on with
+        /// it now.
         #[serde(default)]
         restored: Vec<String>,
-        /// Names of agents whose run was ended by the stop; a message makes one go on, with all that it knows.
+        /// Names of agents whose run was ended by the stop; a message makes one go on, with all
+        /// that it knows.
         #[serde(default)]
         restartable: Vec<String>,
         /// What is not there any more, in words.
@@ -100,7 +102,7 @@ pub enum Response {
     },
     /// What became of a message.
     Receipt {
-        /// It.
+        /// What is known of the message.
         receipt: Receipt,
     },
     /// Who can be written to outside of a session.
@@ -136,12 +138,13 @@ pub enum Response {
     },
     /// An agent.
     Agent {
-        /// It.
+        /// The agent as it is now.
         agent: AgentView,
     },
-    /// A member in a terminal. What follows is for starting it by hand, where coordd does not run it.
+    /// A member in a terminal. What follows is for starting it by hand, where coordd does not run
+    /// it.
     Invited {
-        /// It.
+        /// The agent as it is now.
         agent: AgentView,
         /// Its team.
         team: String,
@@ -172,17 +175,17 @@ pub enum Response {
         #[serde(default)]
         rule: String,
     },
-    /// Questions.
+    /// The open questions.
     Permissions {
         /// Oldest first.
         permissions: Vec<PermissionView>,
     },
     /// A team.
     Team {
-        /// It.
+        /// The team as it is now.
         team: TeamView,
     },
-    /// Teams.
+    /// All teams.
     Teams {
         /// By name.
         teams: Vec<TeamView>,
@@ -198,10 +201,10 @@ pub enum Response {
     },
     /// A task.
     Task {
-        /// It.
+        /// The task as it is now.
         task: TaskView,
     },
-    /// Tasks.
+    /// The tasks of a team.
     Tasks {
         /// By number.
         tasks: Vec<TaskView>,
@@ -240,12 +243,12 @@ pub enum Response {
     },
     /// How the bridge stands.
     Bridge {
-        /// How.
+        /// The state of the bridge.
         bridge: BridgeView,
     },
     /// What was made of a row from another daemon.
     Brought {
-        /// What.
+        /// What was decided about the row.
         decision: Decision,
         /// Why it is refused.
         reason: String,

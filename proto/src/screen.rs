@@ -5,26 +5,30 @@
 //!          ▲                    \─ one is missing: ask for a whole one
 //! ```
 //!
-//! What travels is never what the program wrote: it is how one picture of the screen becomes the next, drawn anew by whoever
-//! holds the terminal. So whoever is slow skips pictures and garbles nothing. It does no I/O and knows no terminal.
+//! What travels is never what the program wrote: it is how one picture of the screen becomes the
+//! next, drawn anew by the process that holds the terminal. So a slow viewer skips pictures and
+//! garbles nothing. It does no I/O and knows no terminal.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Most bytes in one part, or of input in one request. In base64, with what is around it, it stays far below a frame.
+/// Most bytes in one part, or of input in one request. In base64, with what is around it, it stays
+/// far below a frame.
 pub const PART_LEN_MAX: usize = 64 * 1024;
-/// The largest size that a terminal is given: more than a screen full of small letters has. A picture is bounded by it.
+/// The largest size that a terminal is given: more than a screen full of small letters has. A
+/// picture is bounded by it.
 pub const SIZE_MAX: Size = Size { rows: 200, columns: 500 };
 /// The smallest: programs for terminals divide by it.
 pub const SIZE_MIN: Size = Size { rows: 2, columns: 10 };
 /// The size of a terminal that nobody has looked at yet: the usual one.
 pub const SIZE_FIRST: Size = Size { rows: 24, columns: 80 };
-/// Most parts of one picture: every cell of the largest screen with colours of its own and long letters.
+/// Most parts of one picture: every cell of the largest screen with colours of its own and long
+/// letters.
 pub const PARTS_MAX: u32 = 128;
 
 /// How large a terminal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// Lines.
+    /// Lines of the screen, from 1.
     pub rows: u16,
     /// Cells in each.
     pub columns: u16,
@@ -56,7 +60,8 @@ pub struct Frame {
     pub part: u32,
     /// How many there are.
     pub parts: u32,
-    /// Text and escape sequences, for a terminal of this size that shows the picture before, or, for a whole one, anything.
+    /// Text and escape sequences, for a terminal of this size that shows the picture before, or,
+    /// for a whole one, anything.
     pub bytes: Bytes,
 }
 
@@ -111,7 +116,7 @@ impl de::Visitor<'_> for Buffer {
     }
 }
 
-/// Puts parts together, for whoever looks.
+/// Puts the parts of a picture together, for viewers.
 #[derive(Debug, Default)]
 pub struct Assembly {
     /// The picture that is shown.
@@ -156,8 +161,8 @@ impl Assembly {
         }
         let expected = self.parts.len();
         let is_next = usize::try_from(frame.part) == Ok(expected)
-            && self.parts.first().is_none_or(|it| {
-                (it.incarnation, it.number, it.whole, it.parts)
+            && self.parts.first().is_none_or(|part| {
+                (part.incarnation, part.number, part.whole, part.parts)
                     == (frame.incarnation, frame.number, frame.whole, frame.parts)
             });
         if !is_next {
@@ -180,7 +185,7 @@ impl Assembly {
             return Came::Nothing;
         }
         self.shown = Some(of);
-        let bytes = self.parts.drain(..).flat_map(|it| it.bytes.0).collect();
+        let bytes = self.parts.drain(..).flat_map(|part| part.bytes.0).collect();
         Came::Picture { whole, size, bytes }
     }
 

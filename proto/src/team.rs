@@ -1,7 +1,8 @@
 //! The files of a team, in the layout that Claude Code uses, so that its terminals can take part.
 //!
-//! Observed with Claude Code 2.1.100 to 2.1.332: `~/.claude/teams/<team>/config.json` and `~/.claude/tasks/<team>/<n>.json`,
-//! JSON indented by two spaces. Read leniently, written strictly; what is not known here is kept.
+//! Observed with Claude Code 2.1.100 to 2.1.332: `~/.claude/teams/<team>/config.json` and
+//! `~/.claude/tasks/<team>/<n>.json`, JSON indented by two spaces. Read leniently, written
+//! strictly; what is not known here is kept.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

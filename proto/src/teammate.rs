@@ -1,10 +1,11 @@
-//! What coordd and a Claude Code terminal that is a member of a team leave for each other: the entries of inbox files, what
-//! their text can say, and how such a terminal is started.
+//! What coordd and a Claude Code terminal that is a member of a team leave for each other: the
+//! entries of inbox files, what their text can say, and how such a terminal is started.
 //!
-//! Observed with Claude Code 2.1.100, 2.1.150 and 2.1.332: `~/.claude/teams/<team>/inboxes/<member>.json` is an array of
-//! entries. Up to 2.1.150 a reader sets `read` and leaves the entry; 2.1.332 takes it out. An entry's text is words, or a
-//! JSON object of one of the types below. Read leniently, written strictly; what is not known here is kept. It must not
-//! open a file.
+//! Observed with Claude Code 2.1.100, 2.1.150 and 2.1.332:
+//! `~/.claude/teams/<team>/inboxes/<member>.json` is an array of entries. Up to 2.1.150 a reader
+//! sets `read` and leaves the entry; 2.1.332 takes it out. An entry's text is words, or a JSON
+//! object of one of the types below. Read leniently, written strictly; what is not known here is
+//! kept. It must not open a file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -75,7 +76,7 @@ impl Entry {
 /// What an entry's text says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Words.
+    /// Plain text.
     Text(String),
     /// One of the messages that programs understand.
     Signal(Signal),
@@ -113,7 +114,7 @@ pub enum Signal {
     ShutdownRequest {
         /// The name that the answer carries.
         request_id: String,
-        /// Why.
+        /// The reason; may be empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
@@ -126,7 +127,7 @@ pub enum Signal {
     ShutdownRejected {
         /// What is answered.
         request_id: String,
-        /// Why.
+        /// The reason; may be empty.
         #[serde(default)]
         reason: String,
     },
@@ -151,7 +152,7 @@ pub enum Signal {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         feedback: String,
     },
-    /// A task has a new owner: whoever reads this.
+    /// A task has a new owner: the reader of this line.
     TaskAssignment {
         /// Its number.
         task_id: String,
@@ -188,7 +189,8 @@ impl Signal {
     }
 }
 
-/// The name that a shutdown request to a member carries. 2.1.332 shows its model no other form: digits, then the member.
+/// The name that a shutdown request to a member carries. 2.1.332 shows its model no other form:
+/// digits, then the member.
 pub fn shutdown_id(message: u64, member: &str) -> String {
     format!("shutdown-{message}@{member}")
 }
@@ -218,8 +220,8 @@ pub struct Start<'a> {
 /// The program.
 const PROGRAM: &str = "claude";
 
-/// What is added where nobody says what it may do without asking. Left to its own choice, 2.1.332 refuses to let a member
-/// speak to its lead where no model judges that for it.
+/// What is added where nobody says what it may do without asking. Left to its own choice, 2.1.332
+/// refuses to let a member speak to its lead where no model judges that for it.
 pub const EDITS_ALLOWED: [&str; 2] = ["--permission-mode", "acceptEdits"];
 
 /// What is added where its plan must be approved before it does anything.
@@ -249,7 +251,8 @@ impl Start<'_> {
     }
 }
 
-/// What follows such a command: what its user wants, and what it may do without asking where they say nothing about that.
+/// What follows such a command: what its user wants, and what it may do without asking where they
+/// say nothing about that.
 pub fn choices(more: &[String]) -> Vec<String> {
     let says = more.iter().any(|it| it.starts_with("--permission-mode"));
     let allowed = EDITS_ALLOWED.into_iter().filter(|_| !says).map(str::to_owned);
@@ -258,7 +261,7 @@ pub fn choices(more: &[String]) -> Vec<String> {
 
 /// The `<name>@<team>` that a command line like [`Start::command`] starts.
 pub fn started_as<'a>(mut arguments: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    arguments.by_ref().find(|it| *it == "--agent-id")?;
+    arguments.by_ref().find(|argument| *argument == "--agent-id")?;
     arguments.next()
 }
 
@@ -283,7 +286,7 @@ mod tests {
         let rows: Vec<Row> = serde_json::from_str(text).unwrap();
         let entries: Vec<_> = rows
             .iter()
-            .filter_map(|it| if let Row::Entry(entry) = it { Some(entry) } else { None })
+            .filter_map(|row| if let Row::Entry(entry) = row { Some(entry) } else { None })
             .collect();
         assert_eq!(entries.len(), 3);
         assert!(entries[0].read && entries[0].summary.as_deref() == Some("s"));

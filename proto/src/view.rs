@@ -54,7 +54,8 @@ pub struct SessionView {
     /// Messages from outside that wait for the user.
     #[serde(default)]
     pub held: u32,
-    /// The machine whose workers it is for, by its name here or its fingerprint; empty for a session of its own.
+    /// The machine whose workers it is for, by its name here or its fingerprint; empty for a
+    /// session of its own.
     #[serde(default)]
     pub host_for: String,
 }
@@ -157,7 +158,7 @@ pub enum AgentState {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// How.
+    /// How the run ended.
     pub status: RunStatus,
     /// What to do about a failure.
     #[serde(default)]
@@ -188,7 +189,7 @@ pub struct PermissionView {
     pub cwd: String,
     /// What is asked.
     pub question: Question,
-    /// When.
+    /// When the agent asked.
     pub asked_ms: WallMs,
     /// The answer, once there is one.
     #[serde(default)]
@@ -226,7 +227,8 @@ pub enum PeerKind {
     Other,
     /// A session on another machine, over the bridge.
     Bridge,
-    /// A session on another machine that runs workers for this one; its address is for `host` of the tool `Agent`.
+    /// A session on another machine that runs workers for this one; its address is for `host` of
+    /// the tool `Agent`.
     Host,
 }
 
@@ -308,7 +310,7 @@ pub enum TaskStatus {
     Pending,
     /// Its owner works on it.
     InProgress,
-    /// Done.
+    /// The task is finished.
     Completed,
 }
 

@@ -176,7 +176,7 @@ fn a_working_directory_that_vanished() {
     client.prompt(&session, "are you there?");
     let last = client.agent_until(&lead, "has failed", |it| it.runs == 1).last.unwrap();
     assert_eq!((last.status, last.class), (RunStatus::Failed, Some(FailureClass::Fatal)));
-    assert_says(&last.reason, &[folder.to_str().unwrap(), "no longer exists", "make it again"]);
+    assert_says(&last.reason, &[folder.to_str().unwrap(), "no longer exists", "create it again"]);
     // Made again, as it says, the same session goes on.
     std::fs::create_dir(&folder).unwrap();
     client.prompt(&session, "and now?");
@@ -202,7 +202,7 @@ fn an_agent_binary_that_is_missing() {
     let mut daemon = Daemon::start_in(sandbox);
     let ran = daemon.coordctl(&["run", "--name", "x", "--model", "rehearsal", "do it"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert_says(&ran.said(), &["/nonexistent/coordd-worker is not there", "COORDD_WORKER"]);
+    assert_says(&ran.said(), &["/nonexistent/coordd-worker is missing", "COORDD_WORKER"]);
     let mut client = daemon.client();
     let view = client.agent("x/lead");
     assert_eq!((view.state, view.pid), (AgentState::Stopped, None));
@@ -300,7 +300,7 @@ fn settings_that_are_wrong() {
     assert_says(&ran.stderr, &["boss", "coordinator", "normal"]);
     let ran = sandbox.coordctl(&["new", "--model", "rehearsal", "--mode", "fork"]);
     assert_eq!(ran.code, 3, "{ran:?}");
-    assert_says(&ran.stderr, &["fork", "not there yet"]);
+    assert_says(&ran.stderr, &["fork", "no fork mode"]);
     let ran = sandbox.coordctl(&["run", "--model", "rehearsal", "--deny", "Bash(", "x"]);
     assert_ne!(ran.code, 0, "{ran:?}");
     assert_says(&ran.said(), &["Bash("]);

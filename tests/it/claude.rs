@@ -105,7 +105,7 @@ fn r2_lines_become_a_transcript_and_odd_ones_do_no_harm() {
 fn r2_a_claude_code_that_cannot_be_used_is_told_plainly() {
     let cases = [
         ("COORDD_CLAUDE", "", "no program `claude` in PATH. Install it"),
-        ("COORDD_CLAUDE", "/nonexistent/claude", "/nonexistent/claude is no program"),
+        ("COORDD_CLAUDE", "/nonexistent/claude", "/nonexistent/claude is not a program"),
         ("STAND_IN_VERSION", "2.0.14", "2.0.14 is too old"),
         ("STAND_IN_SCRIPT", "/nonexistent/script", "ended before it was ready (exit status"),
     ];

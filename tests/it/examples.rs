@@ -31,7 +31,7 @@ fn converse(program: &str, file: &str) {
     command.arg(format!("{EXAMPLES}/{file}")).args(["nosuch", "x"]);
     let ran = Ran::of(command, "");
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.contains("no session fits"), "{ran:?}");
+    assert!(ran.stderr.contains("no session named"), "{ran:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tests::agents::Agents;
 use tests::wait::{until, until_within};
 use tests::{Client, Daemon, Sandbox};
 
-/// The daemon looks once a second whether there is room again.
+/// The daemon looks once a second whether there is space again.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(5);
 
 /// A small disk in a mount namespace of its own, for the state folder. It is gone with the process that holds it.
@@ -177,10 +177,10 @@ fn rel44_a_full_disk_refuses_what_grows_and_nothing_else() {
 
     disk.free();
     let mut later = daemon.client();
-    until_within(RECOVERY_LIMIT, "there is room again", || send(&mut later, &to, "after").ok());
+    until_within(RECOVERY_LIMIT, "there is space again", || send(&mut later, &to, "after").ok());
     assert_eq!(degraded(&mut client), Vec::<String>::new());
-    client.event("that there is room", |event| match event {
-        Event::Warning { text } if text.contains("room on the disk again") => Some(()),
+    client.event("that there is space", |event| match event {
+        Event::Warning { text } if text.contains("space on the disk again") => Some(()),
         _ => None,
     });
     assert_eq!(fs::metadata(disk.path.join("reserve")).unwrap().len(), 4 << 20);
@@ -196,7 +196,7 @@ fn rel44_a_full_disk_refuses_what_grows_and_nothing_else() {
     }
     w.assert_nothing_comes();
     disk.free();
-    until_within(RECOVERY_LIMIT, "there is room again", || {
+    until_within(RECOVERY_LIMIT, "there is space again", || {
         send(&mut daemon.client(), &to, "at last").ok()
     });
 }

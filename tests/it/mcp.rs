@@ -157,7 +157,7 @@ fn l4_a_second_lead_is_denied_plainly_and_has_a_session_of_its_own_without_a_nam
     let mut second = McpClient::spawn(&sandbox, &["--session", "dates"]);
     assert_eq!(second.ended().code(), Some(3));
     let said = second.said();
-    let want = format!("another program (process {}) is dates/lead already", first.pid());
+    let want = format!("another program (process {}) is already dates/lead", first.pid());
     assert!(said.contains(&want) && said.contains("coordctl stop dates/lead"), "{said}");
     let third = McpClient::start(&sandbox, &["--model", "rehearsal"]);
     assert_eq!(lead_of(&sandbox, "w").pid, Some(third.pid()));
@@ -219,8 +219,8 @@ fn l4_what_is_wrong_is_said_on_stderr_and_stdout_stays_empty() {
     let sandbox = Sandbox::new();
     for (arguments, code, want) in [
         (&["--as", "king"][..], 2, "coordinator, peer"),
-        (&["--name", "x"], 2, "--name is for --as peer"),
-        (&["--as", "peer", "--session", "nowhere"], 3, "no session fits `nowhere`"),
+        (&["--name", "x"], 2, "--name needs --as peer"),
+        (&["--as", "peer", "--session", "nowhere"], 3, "no session named `nowhere`"),
         (&["--model", "rehearsal", "--runtime", "external"], 2, "the runtimes are"),
     ] {
         let mut command = vec!["mcp"];

@@ -184,7 +184,7 @@ fn refused(plant: impl Fn(&Path)) -> (Daemon, String) {
     let new = ["new", "--name", "x", "--model", "rehearsal"];
     let made = daemon.coordctl(&new);
     assert_eq!((made.code, made.stdout.as_str()), (1, ""), "{made:?}");
-    assert!(made.stderr.contains("no scratchpad can be made"), "{made:?}");
+    assert!(made.stderr.contains("no scratchpad can be created"), "{made:?}");
     assert!(made.stderr.contains("CLAUDE_CODE_TMPDIR"), "what to do: {made:?}");
     assert_eq!(daemon.client().sessions(), []);
     // The way out that it names is one.

@@ -92,7 +92,7 @@ fn g1_fork_is_refused_as_not_there_yet() {
     let new = |mode: &str| NewSession { mode: Some(mode.into()), ..plain(&daemon) };
     let error = client.denied(Request::SessionNew { session: Box::new(new("fork")) });
     assert_eq!(error.code, ErrorCode::Unsupported);
-    assert!(error.message.contains("not there yet"), "{error:?}");
+    assert!(error.message.contains("not available"), "{error:?}");
     let error = client.denied(Request::SessionNew { session: Box::new(new("boss")) });
     assert_eq!(error.code, ErrorCode::Invalid);
     assert!(error.hint.contains("coordinator"), "{error:?}");

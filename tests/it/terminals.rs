@@ -94,7 +94,7 @@ fn l2_k9_a_terminal_is_attached_to_typed_into_and_left() {
     let daemon = with_terminal();
     let one = attach(&daemon, "one", "");
     one.shows("ready --agent-id m1@alpha");
-    one.shows("Ctrl-b d leaves it");
+    one.shows("Ctrl-b d detaches");
     one.type_in("hello");
     one.shows("got <hello>");
     one.tmux(&["resize-window", "-x", "91", "-y", "21"]);
@@ -105,12 +105,12 @@ fn l2_k9_a_terminal_is_attached_to_typed_into_and_left() {
     one.shows("^B");
     one.tmux(&["send-keys", "C-b", "d"]);
     let left = one.shows("left with 0");
-    assert!(left.contains("dates/m1 goes on"), "{left}");
+    assert!(left.contains("dates/m1 runs on"), "{left}");
     assert!(!left.contains("got <hello>"), "what was there before is there again: {left}");
     assert!(program(&daemon).runs(), "leaving ends nothing");
     one.tmux(&["kill-server"]);
     let two = attach(&daemon, "two", "--detach-keys ctrl-]");
-    two.shows("Ctrl-] leaves it");
+    two.shows("Ctrl-] detaches");
     two.shows("got <hello>");
     two.type_in("bye");
     let left = two.shows("left with 7");
@@ -230,7 +230,7 @@ fn w6_rel53_a_terminal_whose_process_is_killed_is_started_again() {
     one.tmux(&["kill-server"]);
 }
 
-/// W-6, E-8: a stop ends it with all that it started and takes its mail out again; its session brings it back.
+/// W-6, E8: a stop ends it with all that it started and takes its mail out again; its session brings it back.
 #[test]
 fn w6_e8_a_terminal_is_stopped_and_comes_back_with_its_session() {
     let daemon = with_terminal();

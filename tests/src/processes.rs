@@ -30,7 +30,7 @@ impl Process {
         let _gone = pidfd_send_signal(&self.fd, signal);
     }
 
-    /// SIGKILL.
+    /// Ends the process by SIGKILL.
     pub fn kill9(&self) {
         self.signal(Signal::KILL);
     }

@@ -15,7 +15,7 @@ pub(crate) enum ClientError {
     Foreign { path: PathBuf, what: String },
     #[error("coordd at {} accepts connections but has not answered for {} s", path.display(), limit.as_secs())]
     Silent { path: PathBuf, limit: Duration },
-    #[error("the connection to coordd ended before its answer came")]
+    #[error("the connection to coordd ended before it answered")]
     Lost,
     #[error("coordd refused")]
     Denied(ErrorBody),
@@ -39,10 +39,10 @@ impl From<ClientError> for Failure {
             ClientError::Foreign { .. } => Self::new(Exit::NoDaemon, message)
                 .hint("nothing was sent; remove it if it is not meant to be there, or set COORDD_SOCKET to another path"),
             ClientError::Silent { .. } => Self::new(Exit::NoDaemon, message).hint(
-                "it may be stopped or stuck: `coordctl daemon restart` replaces it, and agents go on meanwhile",
+                "it may be stopped or stuck: `coordctl daemon restart` replaces it, and agents run on meanwhile",
             ),
             ClientError::Lost => Self::new(Exit::NoDaemon, message)
-                .hint("try again; `coordctl doctor` looks for what is wrong"),
+                .hint("try again; `coordctl doctor` checks the installation"),
             ClientError::Denied(body) => body.into(),
             ClientError::Skew { theirs } if theirs > PROTOCOL => {
                 Self::failed(message).hint("coordctl is too old: update coordctl")
@@ -53,7 +53,7 @@ impl From<ClientError> for Failure {
                 .hint("install coordd and coordctl of the same version, then run `coordctl daemon restart`"),
             ClientError::TooLarge => Self::failed(message).hint("a message may have 256 KiB"),
             ClientError::Io { source, .. } => Self::failed(format!("{message}: {source}"))
-                .hint("`coordctl doctor` looks for what is wrong"),
+                .hint("`coordctl doctor` checks the installation"),
         }
     }
 }

@@ -47,7 +47,8 @@ impl Wire {
         let mut got = 0;
         while let Some(space) = first.get_mut(got..).filter(|space| !space.is_empty()) {
             match wire.read_into(space, until, ANSWER_LIMIT)? {
-                // It closed at once: it knows no preamble, or has no place for us and says so in JSON.
+                // The daemon closed at once: it does not know the preamble, or it has no place for
+                // us and reports that in JSON.
                 0 => return Ok(None),
                 n => got += n,
             }
@@ -74,7 +75,7 @@ impl Wire {
         Ok((wire, welcome))
     }
 
-    /// Connects, and makes sure of who is at the other end.
+    /// Connects, and verifies which user's process is at the other end.
     fn connect(path: &Path, decoder: Decoder) -> Result<Self, ClientError> {
         let own = rustix::process::geteuid().as_raw();
         let foreign = |what: String| ClientError::Foreign { path: path.to_owned(), what };
@@ -99,7 +100,7 @@ impl Wire {
         }
         let stream = connect_in_time(path)?;
         let io = |source: rustix::io::Errno| ClientError::Io {
-            what: "cannot ask who listens at",
+            what: "cannot find out who listens at",
             path: path.to_owned(),
             source: source.into(),
         };
@@ -136,7 +137,7 @@ impl Wire {
         }
     }
 
-    /// A way to write beside whoever reads.
+    /// A way to write while another thread reads.
     pub(super) fn writer(&self) -> Result<(UnixStream, bool), ClientError> {
         let cannot =
             |source| ClientError::Io { what: "cannot share", path: self.path.clone(), source };
@@ -158,7 +159,7 @@ impl Wire {
             Err(error) if is_timeout(&error) => {
                 Err(ClientError::Silent { path: self.path.clone(), limit: ANSWER_LIMIT })
             }
-            // The daemon may have written why before it closed; reading tells.
+            // The daemon may have written a reason before it closed; reading finds it.
             Err(error) if is_lost(&error) => Ok(()),
             Err(source) => {
                 Err(ClientError::Io { what: "cannot write to", path: self.path.clone(), source })
@@ -166,7 +167,7 @@ impl Wire {
         }
     }
 
-    /// The next message. `limit` is only what is said when the time is over.
+    /// The next message. `limit` is only for the error message when the time is over.
     pub(super) fn receive(
         &mut self,
         until: Option<Instant>,
@@ -244,7 +245,7 @@ pub(crate) fn listener(path: &Path) -> Result<Option<i32>, ClientError> {
     match Wire::connect(path, Decoder::Frames(FrameDecoder::default())) {
         Ok(wire) => {
             let peer = socket_peercred(&wire.stream).ok();
-            Ok(peer.map(|it| it.pid.as_raw_nonzero().get()))
+            Ok(peer.map(|peer| peer.pid.as_raw_nonzero().get()))
         }
         Err(ClientError::NoDaemon { .. }) => Ok(None),
         // With a full backlog only the path can be told, not the process.
@@ -257,7 +258,8 @@ fn hello() -> Hello {
     Hello { protocol: PROTOCOL, program, agent: None }
 }
 
-/// A stuck daemon with a full backlog must not hold us for ever; the send time-out bounds `connect` too.
+/// A stuck daemon with a full backlog must not hold us for ever; the send time-out bounds `connect`
+/// too.
 fn connect_in_time(path: &Path) -> Result<UnixStream, ClientError> {
     let failed = |source: rustix::io::Errno| match source {
         rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT => {

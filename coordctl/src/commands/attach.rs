@@ -17,47 +17,49 @@ use std::time::{Duration, Instant};
 
 /// Two Ctrl-C within so long detach.
 const TWICE: Duration = Duration::from_secs(2);
-/// How often to look whether all is quiet, where that ends it; events make it look at once.
+/// How often to check whether everything is idle, where that ends the command; events cause a check
+/// at once.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Show a session live and talk to its lead; or show the terminal of a member that coordd runs.
+/// Show a session live and talk to its lead, or show a member's terminal.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Lines go to the lead. /detach or Ctrl-D leaves and stops nothing; Ctrl-C interrupts the lead;\n\
-                        /help lists the rest. With input that is no terminal it ends when all is idle.\n\n\
+    after_help = "What you type goes to the lead. /detach or Ctrl-D detaches and stops nothing; Ctrl-C interrupts\n\
+                        the lead; /help lists the rest. If the input is no terminal, it exits once everything is idle.\n\n\
                         Exit codes: 0 detached or all idle, 1 the session ended or was removed,\n\
-                        3 unknown, or a line was refused that came from no terminal; 4 no coordd.\n\n\
-                        A member that `coordctl team invite --start` made is a terminal, and all keys are its program's but\n\
-                        Ctrl-b d, which leaves it (Ctrl-b Ctrl-b is one Ctrl-b). It has the size of whoever typed last.\n\
-                        Where input or output is no terminal, its screen is printed once.\n\n\
-                        Exit codes: 0 left, 125 coordd was lost, 126 it is not running; else how its program ended\n\
+                        3 unknown, or a line that was not typed in a terminal was refused; 4 no coordd.\n\n\
+                        A member made by `coordctl team invite --start` is a terminal: every key goes to its program,\n\
+                        except Ctrl-b d, which detaches (Ctrl-b Ctrl-b sends one Ctrl-b). It has the size of the viewer\n\
+                        that typed last. If input or output is no terminal, its screen is printed once.\n\n\
+                        Exit codes: 0 detached, 125 coordd was lost, 126 it is not running; otherwise the program's own\n\
                         (143 when it was stopped).\n\n\
                         Example: coordctl attach dates\n\
                         Example: coordctl attach dates/m1 --detach-keys ctrl-a,d"
 )]
 pub(crate) struct Args {
-    /// SESSION (its lead among its workers) or SESSION/AGENT.
+    /// SESSION (its lead and workers) or SESSION/AGENT.
     session: String,
-    /// Only the last N entries of the conversation so far.
+    /// Show only the last N entries of the conversation so far.
     #[arg(long, value_name = "N")]
     history: Option<u32>,
-    /// Of a terminal: print its screen once.
+    /// For a terminal: print its screen once.
     #[arg(long)]
     screen: bool,
-    /// Of a terminal: only look. Nothing is typed, and its size stays.
+    /// For a terminal: only look. Nothing is typed, and its size stays.
     #[arg(long)]
     read_only: bool,
-    /// Of a terminal: the keys that leave it.
+    /// For a terminal: the keys that detach from it.
     #[arg(long, value_name = "KEYS")]
     detach_keys: Option<DetachKeys>,
 }
 
-const HELP: &str = "  text          goes to the lead; //text when it begins with a slash
+const HELP: &str =
+    "  text          goes to the lead; write //text for text that begins with a slash
   y, n, a       answer the oldest question: yes, no, always
   /permit ID allow|always|deny   answer another one
-  /status       who is at what
+  /status       what each agent does
   /stop NAME    stop an agent's run; /stop alone stops the session
-  /detach       leave; everything goes on
+  /detach       detach; everything runs on
 ";
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
@@ -187,14 +189,16 @@ impl Attached {
         }
     }
 
-    /// Without a terminal, the end of input and of all work is the end, once it has been shown: words of a run do not come by
-    /// the way on which its end is told. When nothing comes for a while, nothing more will.
+    /// Without a terminal, the command ends after the end of input and of all work, once that has
+    /// been shown. The text of a run and its end come by different ways, so the end is only final
+    /// when nothing has come for a while.
     fn is_over(&mut self, context: &mut Context, sure: bool) -> Result<bool, Failure> {
         if !(self.input_ended && self.caught_up) {
             return Ok(false);
         }
         let Some((_, agents)) = self.live.is_quiet(context, sure)? else { return Ok(false) };
-        let runs = agents.iter().find(|it| it.id == self.watched).map_or(0, |it| it.runs);
+        let runs =
+            agents.iter().find(|agent| agent.id == self.watched).map_or(0, |agent| agent.runs);
         Ok(sure || self.run_shown >= runs)
     }
 
@@ -211,7 +215,7 @@ impl Attached {
             format!(" ({} at work)", workers.join(", "))
         };
         output::note(&format!(
-            "detached; {name} goes on{going}. `coordctl attach {name}` comes back, `coordctl stop {name}` stops it"
+            "detached; {name} runs on{going}. `coordctl attach {name}` reattaches, `coordctl stop {name}` stops it"
         ));
         self.exit()
     }
@@ -227,13 +231,13 @@ impl Attached {
         }
         self.interrupted = Some(Instant::now());
         if !self.live.view.roster.lead_is_busy() {
-            output::note("the lead is idle; Ctrl-C again detaches, and stops nothing");
+            output::note("the lead is idle; Ctrl-C again detaches and stops nothing");
             return Ok(false);
         }
         let session = self.live.session.id.clone();
         match context.call_or_denied(Request::Interrupt { session })? {
             Ok(_) => output::note(
-                "the lead's run is interrupted, its workers go on; Ctrl-C again detaches",
+                "the lead's run is interrupted, its workers run on; Ctrl-C again detaches",
             ),
             Err(body) => output::note(&body.message),
         }
@@ -245,7 +249,7 @@ impl Attached {
         let text = text.trim();
         let Some(command) = text.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
             let answer = Answer::parse(text);
-            match (answer, self.live.view.questions.first().map(|it| it.id.clone())) {
+            match (answer, self.live.view.questions.first().map(|question| question.id.clone())) {
                 (Some(answer), Some(id)) => permit(context, &id, answer)?,
                 _ if text.is_empty() => {}
                 _ => self.prompt(context, text.strip_prefix('/').unwrap_or(text))?,
@@ -302,7 +306,7 @@ impl Attached {
 }
 
 fn stopped(name: &str) -> String {
-    format!("{name} is stopped; `coordctl resume {name}` lets it go on")
+    format!("{name} is stopped; `coordctl resume {name}` resumes it")
 }
 
 /// At a terminal a refusal has been read. A script has only the exit code.
@@ -337,7 +341,7 @@ impl Answer {
     }
 }
 
-/// Answers a question; that somebody else was first is only said.
+/// Answers a question. If another client was first, that is shown and is no error.
 pub(crate) fn permit(context: &mut Context, id: &str, answer: Answer) -> Result<(), Failure> {
     let request = Request::PermissionAnswer {
         id: id.to_owned(),

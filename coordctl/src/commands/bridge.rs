@@ -1,4 +1,5 @@
-//! `coordctl bridge`: sessions on other machines. Keys and settings are the bridge program's business: it is asked.
+//! `coordctl bridge`: sessions on other machines. Keys and settings are the bridge program's
+//! business: it is asked.
 
 pub(super) mod told;
 
@@ -42,21 +43,23 @@ enum Verb {
     Key,
     /// Trust another daemon by its key.
     Trust {
-        /// The whole line that `coordctl bridge key` prints there: the daemon's full fingerprint. The short one in addresses names a
-        /// daemon and does not vouch for its key, so it is not enough here.
+        /// The whole line that `coordctl bridge key` prints there: the daemon's full fingerprint.
+        /// The short one in addresses names a daemon and does not vouch for its key, so it is not
+        /// enough here.
         key: String,
-        /// What to call it here.
+        /// The name for that daemon here.
         #[arg(long)]
         name: String,
     },
-    /// Trust it no longer.
+    /// Stop trusting a daemon.
     Distrust {
-        /// Its name or fingerprint.
+        /// The daemon's name or fingerprint.
         peer: String,
     },
     /// List the trusted daemons.
     Ls,
-    /// Let a session and a daemon's sessions write to each other. This replaces what was allowed for the two before.
+    /// Let a session and another daemon's sessions message each other. Replaces what was allowed
+    /// for the two before.
     Allow {
         /// The session.
         session: String,
@@ -65,20 +68,21 @@ enum Verb {
         /// Only let its sessions be heard; nothing goes there then, whatever was allowed before.
         #[arg(long = "in", conflicts_with = "outbound")]
         inbound: bool,
-        /// Only let this session's agents write there; nothing is heard from there then, whatever was allowed before.
+        /// Only let this session's agents write there; nothing is heard from there then, whatever
+        /// was allowed before.
         #[arg(long = "out")]
         outbound: bool,
     },
-    /// Let them do so no longer.
+    /// Take back what `allow` allowed.
     Deny {
         /// The session.
         session: String,
         /// The other daemon's name or fingerprint.
         peer: String,
     },
-    /// List the last messages that were not let in, there or here, and why.
+    /// List the last rejected messages, of this machine and of others, with the reason.
     Letters,
-    /// Say how the bridge stands, and why an address is not reachable.
+    /// Show the bridge's status, and why an address is not reachable.
     Status {
         /// An address, as `coordctl peers` prints it.
         address: Option<String>,
@@ -99,13 +103,13 @@ struct Add {
     /// A file with a token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The server's authority, where it is not one of the system's.
+    /// The certificate authority of the server, if the system does not know it.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// A certificate to show to the server.
+    /// A client certificate for the server.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// Its key, in a file that is closed to other users.
+    /// The client certificate's key, in a file that is closed to other users.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
     /// The JetStream domain, for a leaf node.
@@ -119,7 +123,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         Verb::Rm => {
             program(context, "--remove", &[], "")?;
             context.call(Request::BridgeSet { on: false })?;
-            say_so(context, "the bridge is off; messages on their way wait until it is on again")
+            say_so(context, "the bridge is off; messages in transit wait until it is on again")
         }
         Verb::Key => {
             let key = program(context, "--key", &[], "")?;
@@ -137,7 +141,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         }
         Verb::Distrust { peer } => {
             let fingerprint = program(context, "--distrust", &[&peer], "")?;
-            say_so(context, &format!("{fingerprint} is trusted no longer"))
+            say_so(context, &format!("{fingerprint} is no longer trusted"))
         }
         Verb::Ls => ls(context),
         Verb::Allow { session, peer, inbound, outbound } => {
@@ -179,29 +183,29 @@ fn add(context: &mut Context, args: Add) -> anyhow::Result<Exit> {
     say_so(
         context,
         &format!(
-            "the bridge is on; `coordctl bridge status` says how it stands\nthis daemon's key, for the other machine: {key}"
+            "the bridge is on; `coordctl bridge status` shows its status\nthis daemon's key, for the other machine: {key}"
         ),
     )
 }
 
-/// What a person should know of credentials that go to another machine without TLS.
+/// The warnings about credentials that go to another machine without TLS.
 fn warning(settings: &toml::Table) -> Option<String> {
-    let has = |names: &[&str]| names.iter().any(|it| settings.contains_key(*it));
-    // With an authority or a certificate of one's own every connection is by TLS.
+    let has = |names: &[&str]| names.iter().any(|name| settings.contains_key(*name));
+    // With `--ca` or `--certificate` every connection uses TLS.
     if has(&["ca", "certificate"]) {
         return None;
     }
     let servers = settings.get("servers")?.as_array()?;
     let bare = servers.iter().filter_map(toml::Value::as_str).find(|it| is_bare(it))?;
     if has(&["token_file"]) {
-        return Some(format!("the token can be read on the way to {bare}; use tls://"));
+        return Some(format!("the token can be read in transit to {bare}; use tls://"));
     }
     has(&["nkey_file", "credentials"]).then(|| {
-        format!("whoever is on the way to {bare} can use the connection as this daemon; use tls://")
+        format!("anybody between here and {bare} can use the connection as this daemon; use tls://")
     })
 }
 
-/// Whether what is said to a server crosses a network as it is.
+/// Whether bytes to a server cross a network without encryption.
 fn is_bare(server: &str) -> bool {
     let Some(rest) = server.strip_prefix("nats://") else { return false };
     let host = match rest.strip_prefix('[') {
@@ -217,7 +221,8 @@ fn is_bare(server: &str) -> bool {
 fn program(context: &Context, flag: &str, more: &[&str], stdin: &str) -> Result<String, Failure> {
     let program = paths::program(&context.vars, "COORDD_BRIDGE", "coordd-bridge");
     let program = program.ok_or_else(|| {
-        Failure::failed("coordd-bridge is not there").hint("install it beside coordctl and coordd")
+        Failure::failed("coordd-bridge is not installed")
+            .hint("install it beside coordctl and coordd")
     })?;
     let failed = |error: std::io::Error| {
         Failure::failed(format!("{} cannot be run: {error}", program.display()))
@@ -247,13 +252,14 @@ fn program(context: &Context, flag: &str, more: &[&str], stdin: &str) -> Result<
     Err(Failure::failed(line(why.trim_end())))
 }
 
-/// So that what its user says next of it is understood. Without a bridge that runs there is nobody to know it.
+/// Waits until the bridge knows the peer, so that the user's next command finds it. Without a
+/// running bridge there is nothing to wait for.
 fn wait_until_known(context: &mut Context, fingerprint: &str) {
     let began = std::time::Instant::now();
     while began.elapsed() < KNOWN_WITHIN {
         match context.call_running(Request::BridgeStatus {}) {
             Ok(Response::Bridge { bridge }) if bridge.running => {
-                if bridge.peers.iter().any(|it| it.fingerprint == fingerprint) {
+                if bridge.peers.iter().any(|peer| peer.fingerprint == fingerprint) {
                     return;
                 }
             }
@@ -290,8 +296,8 @@ fn allow(
         expect!(&response, Session { session });
         let may = match (inbound, outbound) {
             (true, true) => "messages pass in both directions",
-            (true, false) => "its sessions are heard, and nothing goes there",
-            (false, true) => "agents may write there, and nothing is heard from there",
+            (true, false) => "messages pass from there to here only",
+            (false, true) => "messages pass from here to there only",
             (false, false) => "nothing passes",
         };
         Ok(output::say(&format!("{} and {peer}: {may}", session.name))?)
@@ -314,7 +320,7 @@ fn letters(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::BridgeStatus {})?;
     output::respond(context, &response, || {
         expect!(&response, Bridge { bridge });
-        let none = "no message was turned away, neither here nor there";
+        let none = "no message was rejected, neither here nor there";
         Ok(output::table_or(&told::letters_table(&bridge.letters, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)

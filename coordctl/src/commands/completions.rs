@@ -10,7 +10,7 @@ use serde::Serialize;
     after_help = "Example: coordctl completions bash > ~/.local/share/bash-completion/completions/coordctl"
 )]
 pub(crate) struct Args {
-    /// Which shell.
+    /// The shell.
     shell: clap_complete::Shell,
 }
 

@@ -32,15 +32,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Start it, if it does not run.
+    /// Start the daemon, if it does not run.
     Start,
-    /// End it, and all agents in order; sessions can be resumed later.
+    /// Stop the daemon and all agents, in order. Sessions can be resumed later.
     Stop,
-    /// Replace it; agents go on meanwhile.
+    /// Replace the running daemon. Agents run on meanwhile.
     Restart,
-    /// Show it; exit code 4 when it does not run.
+    /// Show the daemon's state; exit code 4 when it does not run.
     Status,
-    /// Install its systemd units for this user.
+    /// Install systemd units for this user.
     Install,
 }
 
@@ -105,7 +105,7 @@ fn stop(context: &mut Context) -> anyhow::Result<Exit> {
     if context.json {
         output::json(&Response::Done {})?;
     } else {
-        output::say("coordd has ended; sessions can be resumed")?;
+        output::say("coordd has stopped; sessions can be resumed")?;
     }
     Ok(Exit::Done)
 }
@@ -130,7 +130,7 @@ fn end(
         return Ok(());
     }
     let seconds = END_LIMIT.as_secs();
-    Err(Failure::failed(format!("coordd (pid {pid}) has not ended within {seconds} s"))
+    Err(Failure::failed(format!("coordd (pid {pid}) has not exited within {seconds} s"))
         .hint(format!("its log is {}", context.paths.daemon_log().display())))
 }
 
@@ -146,7 +146,7 @@ fn is_gone_within(pid: impl std::fmt::Display, limit: Duration) -> bool {
     true
 }
 
-/// One that has ended but was not reaped by its parent is as good as gone.
+/// A process that has exited but was not reaped by its parent counts as gone.
 fn is_alive(process: &Path) -> bool {
     let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
@@ -169,7 +169,7 @@ fn restart(context: &mut Context) -> anyhow::Result<Exit> {
     said(context, &response, "restarted")
 }
 
-/// Ends a daemon that listens and does not answer. Its agents go on, as after a crash.
+/// Kills a daemon that listens and does not answer. Its agents run on, as after a crash.
 fn end_stuck(context: &Context) -> Result<(), Failure> {
     let Some(pid) = client::listener(&context.paths.socket)? else { return Ok(()) };
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -202,8 +202,8 @@ fn install(context: &mut Context) -> anyhow::Result<Exit> {
     let folder = context.paths.unit_dir.clone();
     let bin = std::env::current_exe()
         .ok()
-        .and_then(|it| Some(it.parent()?.to_path_buf()))
-        .ok_or_else(|| Failure::failed("the folder of coordctl's own program is unknown"))?;
+        .and_then(|path| Some(path.parent()?.to_path_buf()))
+        .ok_or_else(|| Failure::failed("cannot find the folder in which coordctl lies"))?;
     if !bin.join("coordd").exists() {
         let failure = Failure::failed(format!("there is no coordd in {}", bin.display()));
         return Err(failure
@@ -220,13 +220,14 @@ fn install(context: &mut Context) -> anyhow::Result<Exit> {
         start::systemctl(&["enable", "coordd.socket"])?;
         if running_outside(context) {
             lines.push(
-                "coordd runs already, outside of systemd; `coordctl daemon stop`, then".to_owned(),
+                "coordd already runs, outside of systemd; `coordctl daemon stop`, then".to_owned(),
             );
             lines.push("`systemctl --user start coordd.socket`, hands it over".to_owned());
         } else {
             start::systemctl(&["start", "coordd.socket"])?;
-            lines
-                .push("enabled and started coordd.socket: the first call starts coordd".to_owned());
+            lines.push(
+                "enabled and started coordd.socket: the first connection starts coordd".to_owned(),
+            );
         }
     } else {
         lines.push("no systemd user manager answers here; in a login session run".to_owned());
@@ -235,7 +236,7 @@ fn install(context: &mut Context) -> anyhow::Result<Exit> {
                 .to_owned(),
         );
     }
-    lines.push("`loginctl enable-linger` keeps it after the last logout".to_owned());
+    lines.push("`loginctl enable-linger` keeps it running after the last logout".to_owned());
     if context.json {
         output::json(&serde_json::json!({ "units": folder, "notes": lines }))?;
     } else {
@@ -260,7 +261,7 @@ fn write_unit(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
             .hint("make the folder writable, or set XDG_CONFIG_HOME to one that is")
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
-    // Another name first, so that no half file is ever read.
+    // Written under another name first, so that no reader ever sees half a file.
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
     let mut file = std::fs::OpenOptions::new()
         .write(true)

@@ -1,4 +1,4 @@
-//! `coordctl doctor`: what is not as it should be. It starts nothing and changes nothing.
+//! `coordctl doctor`: checks the installation. It starts nothing and changes nothing.
 
 use crate::config::Config;
 use crate::context::Context;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Less free space than this is worth a warning, 256 MiB.
 const FREE_LOW: u64 = 256 << 20;
-/// Less than this is a failure, 16 MiB: the store could not even say so.
+/// Less free space than this, 16 MiB, is a failure: the store could not even record it.
 const FREE_NONE: u64 = 16 << 20;
 /// Files of the state that are looked at, and how deep: `sessions/<id>/agents/<id>/<file>`.
 const SET_ASIDE_LOOKED_AT_MAX: u32 = 100_000;
@@ -23,11 +23,9 @@ const SET_ASIDE_DEPTH_MAX: u32 = 4;
 /// The file system type of memory.
 const TMPFS: i64 = 0x0102_1994;
 
-/// Look for what keeps coordd from working well.
+/// Check the installation.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 nothing failed, 1 something did.\n\nExample: coordctl doctor"
-)]
+#[command(after_help = "Exit codes: 0 no check failed, 1 one did.\n\nExample: coordctl doctor")]
 pub(crate) struct Args {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -80,7 +78,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
             output::print(&text(context, check))?;
         }
     }
-    let failed = checks.iter().any(|it| it.level == Level::Fail);
+    let failed = checks.iter().any(|check| check.level == Level::Fail);
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
@@ -102,7 +100,7 @@ fn daemon(context: &mut Context) -> Vec<Check> {
         Err(error) => return vec![fail("coordd", format!("{error}; {}", error.hint))],
     };
     let Response::Daemon { daemon } = response else {
-        return vec![fail("coordd", "answers with something else than it was asked for")];
+        return vec![fail("coordd", "gave an unexpected answer")];
     };
     let own = env!("CARGO_PKG_VERSION");
     let mut checks = vec![ok("coordd", format!("runs (pid {})", daemon.pid))];
@@ -112,35 +110,39 @@ fn daemon(context: &mut Context) -> Vec<Check> {
     } else {
         warn(
             "version",
-            format!("coordd is {theirs} and coordctl {own}: install both of one version, then `coordctl daemon restart`"),
+            format!("coordd is {theirs} and coordctl {own}: install the same version of both, then run `coordctl daemon restart`"),
         )
     });
     checks.extend(daemon.degraded.into_iter().map(|it| fail("coordd", it)));
     checks
 }
 
-/// coordd and coordctl look elsewhere then, and so must everything else that wants to find the socket.
+/// coordd and coordctl then use another folder, and every other program that wants the socket must,
+/// too.
 fn passed_over(vars: &paths::Vars, own: u32) -> Option<Check> {
     let named = paths::unusable_runtime_folder(vars, own)?;
     let text = format!(
-        "XDG_RUNTIME_DIR is {named}, which is no folder of yours with mode 0700, so it is not used: log in anew, or \
-         unset it"
+        "XDG_RUNTIME_DIR is {named}, which is not a folder with mode 0700 that you own, so it is not used: log in again, \
+         or unset it"
     );
     Some(warn("runtime folder", text))
 }
 
-/// A folder that must be ours and closed to others; one that is not there yet is made by coordd.
+/// A folder that must be ours and closed to others; coordd creates a missing one.
 fn private_folder(what: &'static str, path: &Path, own: u32) -> Check {
     let at = path.display();
     match path.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            ok(what, format!("{at} will be made"))
+            ok(what, format!("{at} will be created"))
         }
         Err(error) => fail(what, format!("{at}: {error}")),
         Ok(it) if !it.is_dir() => fail(what, format!("{at} is not a folder: remove it")),
         Ok(it) if it.uid() != own => fail(
             what,
-            format!("{at} belongs to user {}, not to you ({own}): have it removed", it.uid()),
+            format!(
+                "{at} belongs to user {}, not to you ({own}): ask its owner to remove it",
+                it.uid()
+            ),
         ),
         Ok(it) if it.permissions().mode() & 0o077 != 0 => {
             let mode = it.permissions().mode() & 0o777;
@@ -152,7 +154,7 @@ fn private_folder(what: &'static str, path: &Path, own: u32) -> Check {
 
 fn state_folder(path: &Path, own: u32) -> Vec<Check> {
     let mut checks = vec![private_folder("state folder", path, own)];
-    let Some(existing) = path.ancestors().find(|it| it.exists()) else { return checks };
+    let Some(existing) = path.ancestors().find(|folder| folder.exists()) else { return checks };
     if rustix::fs::access(existing, rustix::fs::Access::WRITE_OK).is_err() {
         checks.push(fail("state folder", format!("{} is not writable", existing.display())));
     }
@@ -162,7 +164,8 @@ fn state_folder(path: &Path, own: u32) -> Vec<Check> {
     checks
 }
 
-/// What coordd and its agents could not read and kept under another name. It fails until somebody has looked.
+/// What coordd and its agents could not read and kept under another name. It fails until somebody
+/// has looked.
 fn set_aside(state: &Path) -> Vec<Check> {
     let mut found = Vec::new();
     let mut folders = vec![(state.to_path_buf(), 0)];
@@ -173,7 +176,7 @@ fn set_aside(state: &Path) -> Vec<Check> {
             if left == 0 {
                 return found;
             }
-            let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder && depth < SET_ASIDE_DEPTH_MAX {
                 folders.push((entry.path(), depth + 1));
             }
@@ -184,7 +187,7 @@ fn set_aside(state: &Path) -> Vec<Check> {
                 found.push(fail(
                     "set aside",
                     format!(
-                        "{} was damaged: look at it, then move it away",
+                        "{} was damaged and set aside: look at it, then move it away",
                         entry.path().display()
                     ),
                 ));
@@ -197,8 +200,10 @@ fn set_aside(state: &Path) -> Vec<Check> {
 fn free_space(bytes: u64) -> Check {
     let text = format!("{} free for coordd's state", format::bytes(bytes));
     match bytes {
-        0..FREE_NONE => fail("disk", format!("{text}: make room, or nothing can be accepted")),
-        FREE_NONE..FREE_LOW => warn("disk", format!("{text}: make room soon")),
+        0..FREE_NONE => {
+            fail("disk", format!("{text}: free some space, or nothing can be accepted"))
+        }
+        FREE_NONE..FREE_LOW => warn("disk", format!("{text}: free some space soon")),
         _ => ok("disk", text),
     }
 }
@@ -208,10 +213,10 @@ fn scratch_root(context: &Context, own: u32) -> Vec<Check> {
         .unwrap_or_else(|| PathBuf::from("/tmp"));
     let mut checks = vec![private_folder("scratchpads", &temp.join(format!("claude-{own}")), own)];
     let in_memory =
-        rustix::fs::statfs(&temp).is_ok_and(|it| i128::from(it.f_type) == i128::from(TMPFS));
+        rustix::fs::statfs(&temp).is_ok_and(|stat| i128::from(stat.f_type) == i128::from(TMPFS));
     if in_memory {
         let text = format!(
-            "{} is in memory: scratchpads are lost when the machine restarts",
+            "{} is kept in memory: scratchpads are lost when the machine restarts",
             temp.display()
         );
         checks.push(warn("scratchpads", text));
@@ -260,11 +265,12 @@ fn programs(context: &Context) -> Vec<Check> {
 fn claude(context: &Context) -> Option<String> {
     let config = Config::load(&context.paths.config_file).unwrap_or_default();
     let given = context.vars.get(crate::env::CLAUDE).cloned();
-    let given = given.or_else(|| config.claude_path.map(|it| it.display().to_string()));
+    let given =
+        given.or_else(|| config.claude_path.map(|claude_path| claude_path.display().to_string()));
     given.or_else(|| Some(paths::in_path(&context.vars, "claude")?.display().to_string()))
 }
 
-/// How the bridge stands, where there is one. A daemon that does not run is not started for it.
+/// The state of the bridge, if there is one. A daemon is not started for this check.
 fn bridge(context: &mut Context) -> Vec<Check> {
     match context.call_running(Request::BridgeStatus {}) {
         Ok(Response::Bridge { bridge }) if bridge.on => bridge_checks(&bridge),
@@ -308,7 +314,7 @@ fn configured_model(context: &Context) -> Check {
     let from = model::Sources { config: &config, vars: &context.vars, cwd: Path::new("/") };
     let runtimes = [config.runtime, config.lead].map(Option::unwrap_or_default);
     match model::resolve(None, from, runtimes.contains(&Runtime::Native)) {
-        Ok(None) => ok("model", "none of ours is needed: the runtime brings its own"),
+        Ok(None) => ok("model", "not needed: the runtime brings its own"),
         Ok(Some(model)) => {
             let env = crate::env::for_agents(&context.vars, &config);
             match model::check_key(&model, &env) {
@@ -327,19 +333,19 @@ fn configured_model(context: &Context) -> Check {
 
 fn systemd(context: &Context) -> Vec<Check> {
     if !start::user_manager_runs(&context.vars) {
-        return vec![ok("systemd", "no user manager here; coordctl starts coordd itself")];
+        return vec![ok("systemd", "no systemd user manager here; coordctl starts coordd itself")];
     }
     let mut checks = vec![if start::unit_is_installed(&context.paths) {
         ok("systemd", "the unit is installed")
     } else {
-        ok("systemd", "the unit is not installed; `coordctl daemon install` does it")
+        ok("systemd", "the unit is not installed; `coordctl daemon install` installs it")
     }];
     let user = ["USER", "LOGNAME"].iter().find_map(|name| context.vars.get(*name));
     let lingers = user.is_some_and(|user| Path::new("/var/lib/systemd/linger").join(user).exists());
     if !lingers && start::unit_is_installed(&context.paths) {
         checks.push(warn(
             "linger",
-            "coordd ends with your last login; `loginctl enable-linger` keeps it",
+            "coordd stops with your last logout; `loginctl enable-linger` keeps it running",
         ));
     }
     checks
@@ -387,7 +393,7 @@ mod tests {
             ..BridgeView::default()
         };
         let levels = |it: BridgeView| -> Vec<Level> {
-            bridge_checks(&it).into_iter().map(|it| it.level).collect()
+            bridge_checks(&it).into_iter().map(|check| check.level).collect()
         };
         assert_eq!(levels(good.clone()), [Level::Ok]);
         assert_eq!(levels(BridgeView { running: false, ..good.clone() }), [Level::Fail]);

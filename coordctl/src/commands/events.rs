@@ -17,9 +17,9 @@ const VALUE_WIDTH: usize = 60;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl events dates --json | jq .event")]
 pub(crate) struct Args {
-    /// The session; all when left out.
+    /// The session; all by default.
     session: Option<String>,
-    /// First those after this number, as far as the daemon has them.
+    /// Begin after the event with this number, as far as the daemon still has them.
     #[arg(long, value_name = "N")]
     after: Option<u64>,
 }
@@ -33,7 +33,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         let (mut client, response) = context.open(request)?;
         expect!(response, Subscribed { boot: now, .. });
         if !boot.is_empty() && boot != now {
-            // Numbers of the daemon before mean nothing to this one.
+            // Event numbers of an earlier daemon mean nothing to this one.
             show(context, &gap())?;
         }
         boot = now;
@@ -80,7 +80,7 @@ fn text(it: &Numbered) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The fields that are one value each, also of the one object that many events are about.
+/// The scalar fields of an event, and those of its main object if it has one.
 fn flat(fields: &Value, out: &mut String) {
     for (name, value) in fields.as_object().into_iter().flatten() {
         let value = match value {

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl help permissions\nExample: coordctl help team invite")]
 pub(crate) struct Args {
-    /// A topic of the guide, or a command; all of them when left out.
+    /// A topic of the guide, or a command; without one, a list of all.
     #[arg(index = 1, hide_possible_values = true)]
     topic: Option<String>,
     /// The rest of a command, as `invite` of `team invite`.
@@ -59,7 +59,8 @@ pub(crate) fn run(args: &Args, json: bool) -> anyhow::Result<Exit> {
 
 fn list(json: bool) -> anyhow::Result<Exit> {
     if json {
-        let topics = TOPICS.iter().map(|it| Row { topic: it.name, title: it.title() }).collect();
+        let topics =
+            TOPICS.iter().map(|topic| Row { topic: topic.name, title: topic.title() }).collect();
         output::json(&List { topics })?;
     } else {
         let mut command = crate::args::command();

@@ -1,4 +1,5 @@
-//! `coordctl inbound`: messages from outside that wait for the user, and what becomes of the next ones.
+//! `coordctl inbound`: messages from outside that wait for the user, and what becomes of the next
+//! ones.
 
 use crate::context::Context;
 use crate::error::Exit;
@@ -8,7 +9,7 @@ use crate::{expect, format, output};
 use proto::request::Request;
 use proto::view::HeldView;
 
-/// Show messages from other sessions that wait for you, let them in, or send them back.
+/// Show messages from other sessions that are held for you, accept or refuse them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl inbound accept m12\n\
                         coordctl inbound set dates hold")]
@@ -19,29 +20,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// List what waits.
+    /// List held messages.
     Ls {
-        /// The session; all when left out.
+        /// The session; all by default.
         session: Option<String>,
     },
-    /// Let a message in: the lead reads it.
+    /// Accept a message: the lead reads it.
     Accept {
-        /// The message's id, as in m12.
+        /// The message's id, such as m12.
         message: String,
     },
-    /// Send a message back.
+    /// Refuse a message: its sender is told.
     Refuse {
-        /// The message's id, as in m12.
+        /// The message's id, such as m12.
         message: String,
-        /// What its sender is told.
+        /// The reason that its sender is told.
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
     },
-    /// Say what becomes of messages from outside from now on.
+    /// Set how a session treats new messages from outside.
     Set {
         /// The session.
         session: String,
-        /// `accept`, `hold`, `refuse`, or `auto`: held where permissions are bypassed and the sender's are not.
+        /// `accept`, `hold`, `refuse`, or `auto`: held if this session bypasses permissions and the
+        /// sender does not.
         #[arg(value_parser = ["accept", "hold", "refuse", "auto"])]
         what: String,
     },
@@ -79,7 +81,7 @@ fn answer(
             expect!(&response, Sent { results });
             return results.iter().try_for_each(super::send::row);
         }
-        Ok(output::say(&format!("{} sent back", line(message)))?)
+        Ok(output::say(&format!("{} refused", line(message)))?)
     })?;
     Ok(Exit::Done)
 }
@@ -88,7 +90,7 @@ fn ls(context: &mut Context, session: String) -> anyhow::Result<Exit> {
     let response = context.call(Request::InboundList { session })?;
     output::respond(context, &response, || {
         expect!(&response, Inbound { messages });
-        let none = "no messages wait";
+        let none = "no held messages";
         Ok(output::table_or(&table(messages, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)

@@ -23,10 +23,10 @@ const WAIT: Duration = Duration::from_hours(1);
 pub(crate) struct Args {
     /// SESSION (its lead) or SESSION/AGENT.
     what: String,
-    /// Go on as it grows.
+    /// Keep printing as it grows.
     #[arg(short, long)]
     follow: bool,
-    /// Only the last N entries.
+    /// Print only the last N entries.
     #[arg(short = 'n', long = "lines", value_name = "N")]
     last: Option<u32>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Transcript { entries, .. });
         if entries.is_empty() {
-            output::note(&format!("{} has not said or done anything yet", line(&agent.name)));
+            output::note(&format!("{} has not done anything yet", line(&agent.name)));
         }
         let name_of = |id: &str| names.get(id).cloned().unwrap_or_else(|| line(id));
         for (at, entry) in entries.iter().enumerate() {
@@ -58,7 +58,8 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The call that a result answers, where it does not stand right before it: as after several calls at once.
+/// The call that a result answers, if it is not the entry right before: after several calls at once
+/// it is not.
 fn answered(entries: &[Entry], at: usize) -> Option<String> {
     let call_of = |entry: &Entry| match &entry.what {
         What::ToolCall { call, tool, input } => {
@@ -72,7 +73,7 @@ fn answered(entries: &[Entry], at: usize) -> Option<String> {
     };
     let What::ToolResult { call: answered, .. } = &entries.get(at)?.what else { return None };
     let mut before =
-        entries.get(..at)?.iter().rev().filter(|it| !matches!(it.what, What::Turn { .. }));
+        entries.get(..at)?.iter().rev().filter(|entry| !matches!(entry.what, What::Turn { .. }));
     let is_it = |(call, _): &(String, String)| call == answered;
     if before.next().and_then(call_of).is_some_and(|it| is_it(&it)) {
         return None;
@@ -80,7 +81,7 @@ fn answered(entries: &[Entry], at: usize) -> Option<String> {
     before.filter_map(call_of).find(is_it).map(|(_, of)| of)
 }
 
-/// The names of those that entries speak of, by their ids.
+/// Agents' names by id, for entries that mention them.
 fn names(
     context: &mut Context,
     session: &str,
@@ -97,7 +98,7 @@ fn names(
         return Ok(BTreeMap::new());
     }
     let (_, agents) = live::show(context, session)?;
-    Ok(agents.into_iter().map(|it| (it.id, line(&it.name))).collect())
+    Ok(agents.into_iter().map(|agent| (agent.id, line(&agent.name))).collect())
 }
 
 /// All entries, page by page, or the last ones.
@@ -116,7 +117,7 @@ pub(crate) fn read(
     }
     loop {
         expect!(context.call(page(from, 0))?, Transcript { entries, last });
-        let Some(seq) = entries.last().map(|it| it.seq).filter(|seq| *seq >= from) else {
+        let Some(seq) = entries.last().map(|entry| entry.seq).filter(|seq| *seq >= from) else {
             return Ok((all, last));
         };
         all.extend(entries);

@@ -17,7 +17,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::SessionList {})?;
     output::respond(context, &response, || {
         expect!(&response, Sessions { sessions });
-        let none = "no sessions; `coordctl run \"GOAL\"` or `coordctl new` makes one";
+        let none = "no sessions; `coordctl run \"GOAL\"` or `coordctl new` creates one";
         Ok(output::table_or(&table(sessions, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)

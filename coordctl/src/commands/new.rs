@@ -11,10 +11,10 @@ use proto::request::{NewSession, Request};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-/// Rules that are looked at here: as many as an agent takes.
+/// The most rules that are checked here: as many as an agent takes.
 const RULES_MAX: usize = 1_000;
 
-/// Make a session with its lead.
+/// Create a session with its lead, in the background.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: coordctl new --name dates --mode coordinator \"make the flaky date test pass\"\n\
@@ -23,24 +23,24 @@ const RULES_MAX: usize = 1_000;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Make it for workers of another machine, by its name in `coordctl bridge ls`: leads there may start agents here, in this
-    /// folder. It has no conversation of its own.
+    /// Let leads on another machine start workers here, in this folder. PEER is that machine's name
+    /// in `coordctl bridge ls`. The session has no conversation of its own.
     #[arg(long, value_name = "PEER", conflicts_with_all = ["prompt", "lead"])]
     pub(crate) host_for: Option<String>,
-    /// The first words to the lead; `-` reads them from stdin.
+    /// The first prompt for the lead; `-` reads it from stdin.
     pub(crate) prompt: Option<String>,
 }
 
 /// How a session is made.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SessionArgs {
-    /// Its name; made of the folder's name when left out.
+    /// The session's name; the folder's name by default.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// How the lead works: coordinator, normal or fork.
     #[arg(long, value_name = "MODE", value_parser = ["coordinator", "normal", "fork"])]
     pub(crate) mode: Option<String>,
-    /// anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, claude-… or gpt-….
+    /// The model: anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, claude-… or gpt-….
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// What drives the workers: native, or claude for Claude Code.
@@ -49,37 +49,37 @@ pub(crate) struct SessionArgs {
     /// What drives the lead: native, or claude for Claude Code.
     #[arg(long, value_name = "RUNTIME", value_parser = runtime)]
     pub(crate) lead: Option<Runtime>,
-    /// The folder to work in; the current one when left out.
+    /// The folder to work in; the current one by default.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Workers that run at once.
+    /// The most workers that run at once.
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<u32>,
-    /// Model calls in one run of a worker.
+    /// The most model calls in one run of a worker.
     #[arg(long, value_name = "N")]
     pub(crate) max_turns: Option<u32>,
-    /// Seconds of one run of a worker.
+    /// The most seconds that one run of a worker may take.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) max_time: Option<u32>,
-    /// A rule for what needs no approval, as in "Bash(cargo test *)"; may be repeated.
+    /// A rule for calls that need no approval, such as "Bash(cargo test *)"; may be repeated.
     #[arg(long, value_name = "RULE")]
     pub(crate) allow: Vec<String>,
-    /// A rule for what is asked for; may be repeated.
+    /// A rule for calls that need approval; may be repeated.
     #[arg(long, value_name = "RULE")]
     pub(crate) ask: Vec<String>,
-    /// A rule for what is refused; may be repeated.
+    /// A rule for calls that are refused; may be repeated.
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
-    /// default, acceptEdits, plan, dontAsk or bypassPermissions.
+    /// The permission mode: default, acceptEdits, plan, dontAsk or bypassPermissions.
     #[arg(long, value_name = "MODE")]
     pub(crate) permission_mode: Option<String>,
-    /// What becomes of messages from other sessions: accept, hold, refuse or auto.
+    /// How to treat messages from other sessions: accept, hold, refuse or auto.
     #[arg(long, value_name = "WHAT", value_parser = ["accept", "hold", "refuse", "auto"])]
     pub(crate) inbound: Option<String>,
     /// See [`Args::host_for`].
     #[arg(skip)]
     pub(crate) host_for: Option<String>,
-    /// Make no scratchpad.
+    /// Do without a scratchpad.
     #[arg(long)]
     pub(crate) no_scratchpad: bool,
 }
@@ -125,7 +125,7 @@ pub(crate) fn prepare(
     let cwd = match &args.cwd {
         None => here.clone(),
         Some(path) => here.join(path).canonicalize().map_err(|error| {
-            Failure::usage(format!("{} cannot be worked in: {error}", path.display()))
+            Failure::usage(format!("cannot work in {}: {error}", path.display()))
                 .hint("give an existing folder with --cwd")
         })?,
     };
@@ -133,7 +133,7 @@ pub(crate) fn prepare(
     let lead_runtime = args.lead.or(config.lead).unwrap_or_default();
     if args.lead.is_none() && lead_runtime == Runtime::External {
         return Err(Failure::usage("the configuration says `lead = \"external\"`")
-            .hint("take it out; a program leads a session of its own by `coordctl mcp`"));
+            .hint("remove it; a program leads a session through `coordctl mcp`"));
     }
     let own_lead = (args.host_for.is_none()).then_some(lead_runtime);
     let some_native = [Some(runtime), own_lead].contains(&Some(Runtime::Native));
@@ -199,7 +199,7 @@ fn check_rules(vars: &Vars, permissions: &Permissions) -> Result<(), Failure> {
             continue;
         }
         worker::check(vars, "--check-rules", &rules).map_err(|why| {
-            Failure::usage(format!("a permission rule cannot be used: {why}")).hint(
+            Failure::usage(format!("a permission rule is not valid: {why}")).hint(
                 "write Tool or Tool(pattern), as in \"Bash(cargo test *)\" or \"Edit(src/**)\", in \
                  --allow, --ask, --deny or in the configuration",
             )
@@ -214,9 +214,9 @@ fn check_mode(mode: Option<&str>) -> Result<(), Failure> {
         return Err(Failure::usage("this coordctl was built without the feature `coordinator`")
             .hint("build it with default features, or give --mode normal"));
     }
-    // Said before anything is asked for that it would need.
+    // Refused before the checks that fork mode would need.
     if mode == Some("fork") {
-        return Err(Failure::new(Exit::Denied, "fork mode is not there yet in this version")
+        return Err(Failure::new(Exit::Denied, "this version has no fork mode yet")
             .hint("give --mode coordinator or --mode normal"));
     }
     Ok(())
@@ -235,7 +235,7 @@ pub(crate) fn text_or_stdin(text: &str) -> Result<String, Failure> {
         .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
     if bytes.len() as u64 == limit {
         return Err(Failure::usage("stdin holds more than 256 KiB, the longest text of a message")
-            .hint("put it into a file and name the file"));
+            .hint("put the text into a file and name the file in the message"));
     }
     String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not UTF-8"))
 }
@@ -272,7 +272,7 @@ mod tests {
     fn g4_fork_is_refused_before_a_model_is_asked_for() {
         let error = check_mode(Some("fork")).unwrap_err();
         assert_eq!(error.exit, Exit::Denied);
-        assert!(error.message.contains("not there yet"), "{error}");
+        assert!(error.message.contains("no fork mode"), "{error}");
     }
 
     #[test]

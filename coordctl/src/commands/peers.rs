@@ -1,4 +1,4 @@
-//! `coordctl peers`: who can be written to outside of a session.
+//! `coordctl peers`: other sessions that can be messaged.
 
 use crate::context::Context;
 use crate::error::Exit;
@@ -7,7 +7,7 @@ use crate::{expect, format, output};
 use proto::request::Request;
 use proto::view::{PeerKind, PeerView};
 
-/// List sessions that can be written to, of coordd and of other programs, each with its address.
+/// List other sessions that you can message, of coordd and of other programs, with their addresses.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl peers\n\
                         coordctl send uds:/run/user/1000/cc-socks/4711.sock \"is the build green?\"")]
@@ -17,7 +17,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     let response = context.call(Request::PeerList {})?;
     output::respond(context, &response, || {
         expect!(&response, Peers { peers });
-        let none = "nobody: no sessions of coordd, and no other program lists one";
+        let none = "none: no session of coordd, and no other program lists one";
         Ok(output::table_or(&table(peers, format::now_ms()), none)?)
     })?;
     Ok(Exit::Done)

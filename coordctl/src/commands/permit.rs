@@ -7,7 +7,7 @@ use crate::{expect, format, output, words};
 use proto::request::Request;
 use proto::view::PermissionView;
 
-/// List and answer what agents ask for.
+/// List and answer permission requests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl permit allow p3 --always")]
 pub(crate) struct Args {
@@ -17,24 +17,24 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// List open questions.
+    /// List open requests.
     Ls {
-        /// The session; all when left out.
+        /// The session; all by default.
         session: Option<String>,
     },
-    /// Allow what is asked for.
+    /// Allow a request.
     Allow {
-        /// The question's id, as in p3.
+        /// The request's id, such as p3.
         id: String,
-        /// Also allow what its rule covers from now on, in this session.
+        /// Also allow everything that its rule covers, for the rest of this session.
         #[arg(long)]
         always: bool,
     },
-    /// Refuse it.
+    /// Deny a request.
     Deny {
-        /// The question's id, as in p3.
+        /// The request's id, such as p3.
         id: String,
-        /// What the agent is told.
+        /// The reason that the agent is told.
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
     },

@@ -7,15 +7,15 @@ use crate::terminal::line;
 use crate::{env, expect, format, output, words};
 use proto::request::Request;
 
-/// Let a stopped session go on, in its own mode.
+/// Resume a stopped session, in its own mode.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: coordctl resume dates \"go on where you were\"")]
+#[command(after_help = "Example: coordctl resume dates \"continue where you stopped\"")]
 pub(crate) struct Args {
     /// The session.
     session: String,
-    /// Words to its lead; `-` reads them from stdin.
+    /// A prompt for its lead; `-` reads it from stdin.
     prompt: Option<String>,
-    /// Keep the environment that the session has, instead of taking this one.
+    /// Keep the session's environment instead of taking this shell's.
     #[arg(long)]
     keep_env: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         super::send::check(&sent)?;
     }
     output::respond(context, &response, || {
-        output::say(&format!("{} goes on in {} mode", session.name, words::mode(session.mode)))?;
+        output::say(&format!("{} resumed in {} mode", session.name, words::mode(session.mode)))?;
         if !note.is_empty() {
             output::note(note);
         }
@@ -59,7 +59,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         }
         if !restartable.is_empty() {
             output::note(&format!(
-                "stopped in the middle of a run: {}; a message makes one go on",
+                "stopped in the middle of a run: {}; a message makes an agent continue",
                 names(restartable)
             ));
         }

@@ -1,4 +1,4 @@
-//! `coordctl rm`: a session goes, with all that belongs to it.
+//! `coordctl rm`: removes a session with all that belongs to it.
 
 use crate::context::Context;
 use crate::error::Exit;
@@ -11,7 +11,7 @@ use proto::request::Request;
 pub(crate) struct Args {
     /// The session.
     session: String,
-    /// Stop it first if it is live.
+    /// Stop the session first if it is live.
     #[arg(long)]
     force: bool,
 }

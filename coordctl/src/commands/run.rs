@@ -1,4 +1,5 @@
-//! `coordctl run`: a goal goes in, a coordinator session takes it through, the exit code tells how it went.
+//! `coordctl run`: gives a goal to a coordinator session, shows its progress, and tells the outcome
+//! by the exit code.
 
 use super::attach::{Answer, permit};
 use super::new::SessionArgs;
@@ -18,22 +19,22 @@ use std::time::{Duration, Instant};
 
 /// A second Ctrl-C within so long stops the session.
 const TWICE: Duration = Duration::from_secs(2);
-/// How often to look whether all is quiet; events make it look at once.
+/// How often to check whether everything is idle; events cause a check at once.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Give a goal to a new coordinator session here, show its progress, end when it is done.
+/// Run a coordinator session here: give it a goal, show its progress, exit when it is done.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "It ends when the lead is idle, no worker runs or waits, and no question is open. Ctrl-C detaches,\n\
-                        and the session goes on; a second Ctrl-C within 2 seconds stops it.\n\n\
-                        Exit codes: 0 the job completed, or detached; 1 it failed; 2 wrong usage, as no model;\n\
+    after_help = "It exits when the lead is idle, no worker runs or waits, and no question is open. Ctrl-C detaches,\n\
+                        and the session continues; a second Ctrl-C within 2 seconds stops it.\n\n\
+                        Exit codes: 0 the job completed, or detached; 1 it failed; 2 wrong usage, such as no model;\n\
                         3 denied; 4 no coordd.\n\n\
                         Example: coordctl run \"make the flaky date test pass\" --allow \"Bash(make test*)\""
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArgs,
-    /// What is to be reached; `-` reads it from stdin.
+    /// The goal; `-` reads it from stdin.
     goal: String,
     /// Remove the session at the end.
     #[arg(long)]
@@ -43,7 +44,9 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let goal = super::new::text_or_stdin(&args.goal)?;
     if goal.trim().is_empty() {
-        return Err(Failure::usage("the goal is empty").hint("say what is to be reached").into());
+        return Err(Failure::usage("the goal is empty")
+            .hint("give the goal as an argument, or `-` and write it to stdin")
+            .into());
     }
     let begun = Instant::now();
     let mut session = super::new::prepare(context, &with_default_mode(&args.session), None)?;
@@ -106,7 +109,7 @@ pub(crate) enum Ending {
 /// What Ctrl-C does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnInterrupt {
-    /// Leaves the session to itself, unless it comes twice.
+    /// Detaches, unless a second Ctrl-C comes.
     Detach,
     /// The caller removes the session.
     End,
@@ -159,7 +162,7 @@ fn may_end(event: &Event) -> bool {
 }
 
 fn answer(context: &mut Context, live: &Live, text: &str) -> Result<(), Failure> {
-    let open = live.view.questions.first().map(|it| it.id.clone());
+    let open = live.view.questions.first().map(|question| question.id.clone());
     match (Answer::parse(text), open) {
         (Some(answer), Some(id)) => permit(context, &id, answer)?,
         (None, Some(id)) => {
@@ -169,7 +172,7 @@ fn answer(context: &mut Context, live: &Live, text: &str) -> Result<(), Failure>
         (_, None) => {
             let name = line(&live.session.name);
             output::note(&format!(
-                "`coordctl attach {name}` talks to the lead; this only shows the job"
+                "this only shows the job; `coordctl attach {name}` talks to the lead"
             ));
         }
     }
@@ -186,7 +189,7 @@ fn interrupted(context: &mut Context, live: &mut Live) -> Result<Ending, Failure
                 context.call(Request::SessionStop { session: live.session.id.clone() })?;
                 let name = line(&live.session.name);
                 output::note(&format!(
-                    "stopped; `coordctl resume {name} TEXT` brings it back and goes on with your words, \
+                    "stopped; `coordctl resume {name} TEXT` resumes it with your prompt, \
                      `coordctl rm {name}` removes it"
                 ));
                 return Ok(Ending::Stopped);
@@ -201,7 +204,7 @@ fn interrupted(context: &mut Context, live: &mut Live) -> Result<Ending, Failure
 fn detach(session: &SessionView) -> Exit {
     let name = line(&session.name);
     output::note(&format!(
-        "detached; {name} goes on. `coordctl attach {name}` shows it, `coordctl stop {name}` stops it"
+        "detached; {name} runs on. `coordctl attach {name}` shows it, `coordctl stop {name}` stops it"
     ));
     Exit::Done
 }
@@ -229,36 +232,36 @@ fn finish(
     Ok(if problem.is_none() { Exit::Done } else { Exit::Failed })
 }
 
-/// How a job that did not complete can go on.
+/// The hint for a job that did not complete.
 fn what_next(name: &str, problem: &str) -> String {
     let logs = format!("`coordctl logs {name}` shows all of it");
     // The agents keep the environment that they were started with.
     if ["key was refused", "no key for the model"].iter().any(|it| problem.contains(it)) {
         return format!(
             "{logs}. With the right key set here: `coordctl stop {name}`, then `coordctl resume {name}`, then \
-             `coordctl send {name} TEXT` goes on"
+             `coordctl send {name} TEXT` continues"
         );
     }
-    format!("{logs}; `coordctl send {name} TEXT` goes on")
+    format!("{logs}; `coordctl send {name} TEXT` continues")
 }
 
 /// Why the job as a whole did not complete (L-3), if it did not.
 pub(crate) fn problem(session: &SessionView, agents: &[AgentView]) -> Option<String> {
-    let lead = agents.iter().find(|it| it.id == session.lead);
-    let Some(last) = lead.and_then(|it| it.last.as_ref()) else {
+    let lead = agents.iter().find(|agent| agent.id == session.lead);
+    let Some(last) = lead.and_then(|lead| lead.last.as_ref()) else {
         return Some("the lead has not run".to_owned());
     };
     if last.status != RunStatus::Completed {
         return Some(format!("the lead's last run {}", words::last_run(last)));
     }
     let output = session.output.as_ref()?;
-    let status = output.get("status").and_then(|it| it.as_str()).unwrap_or_default();
-    let summary = output.get("summary").and_then(|it| it.as_str()).unwrap_or_default();
+    let status = output.get("status").and_then(|output| output.as_str()).unwrap_or_default();
+    let summary = output.get("summary").and_then(|output| output.as_str()).unwrap_or_default();
     (status == "failed").then(|| format!("the job failed: {}", line(summary)))
 }
 
 fn summary(session: &SessionView, agents: &[AgentView], elapsed: Duration) -> String {
-    let workers = agents.iter().filter(|it| it.role == Role::Worker).count();
+    let workers = agents.iter().filter(|agent| agent.role == Role::Worker).count();
     let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     format!(
         "{}, {}, {} tokens, {}",

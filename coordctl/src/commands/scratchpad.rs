@@ -18,7 +18,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// List its files.
+    /// List the files.
     Ls {
         /// The session.
         session: String,
@@ -30,7 +30,7 @@ enum Verb {
         /// The file, relative to the scratchpad.
         path: String,
     },
-    /// Print where it is.
+    /// Print the scratchpad's path.
     Path {
         /// The session.
         session: String,
@@ -79,7 +79,7 @@ fn show(context: &mut Context, session: String, path: String) -> anyhow::Result<
             output::print("\n")?;
         }
         if *truncated {
-            output::note(&format!("this is the beginning of {}", format::bytes(*bytes)));
+            output::note(&format!("this is only the beginning of {}", format::bytes(*bytes)));
         }
         Ok(())
     })?;

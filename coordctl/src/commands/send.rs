@@ -11,21 +11,22 @@ use proto::message::{Body, SendResult};
 use proto::request::Request;
 use proto::response::Response;
 
-/// Send words to a lead, an agent, everyone in a session, or another session.
+/// Send a message to a lead, an agent, everyone in a session, or another session.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl send dates/research-a \"look at leap years too\" --wait")]
 pub(crate) struct Args {
     /// SESSION (its lead), SESSION/AGENT, SESSION/*, `uds:/path` or `bridge:ID`.
     to: String,
-    /// What is said; `-` reads it from stdin.
+    /// The text; `-` reads it from stdin.
     text: String,
-    /// The same in a few words; then it goes as a message, not as the user's prompt.
+    /// The text in a few words; it is then sent as a message, not as the user's prompt.
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
     /// The session that a bare name or `*` belongs to; for `uds:`, the one that an answer goes to.
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Wait until it is in the receiver's conversation; for `uds:`, until the receiver has nothing to do.
+    /// Wait until it is in the receiver's conversation; for `uds:`, until the receiver has nothing
+    /// to do.
     #[arg(long)]
     wait: bool,
 }
@@ -79,7 +80,7 @@ fn parse(to: &str, session: Option<&str>) -> Result<To, Failure> {
     }
     match (to.parse::<Address>().map_err(usage)?, session) {
         (Address::Everyone, None) => {
-            Err(Failure::usage("`*` means everyone in a session, and none is named")
+            Err(Failure::usage("`*` means everyone in a session, but no session is named")
                 .hint("write SESSION/*, or give --session"))
         }
         (Address::Name(name), None) => Ok(To::Bare(name)),
@@ -135,7 +136,7 @@ pub(crate) fn row(it: &SendResult) -> anyhow::Result<()> {
             }
             output::say(&text)?;
         }
-        // Whether it was that side which refused, or coordd, or nobody listened, is in the reason.
+        // The reason tells whether the receiver or coordd refused, or nobody listened.
         SendResult::Refused { to, reason } if to.starts_with("uds:") => {
             output::note(&format!("not delivered to {}: {}", line(to), line(reason)));
         }

@@ -14,7 +14,7 @@ use proto::view::{AgentState, AgentView, DaemonView, SessionView};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl status dates")]
 pub(crate) struct Args {
-    /// The session to show, by name, id or beginning of an id.
+    /// The session to show, by name, id or unique prefix of an id.
     session: Option<String>,
 }
 
@@ -107,7 +107,7 @@ fn heading(context: &Context, it: &SessionView) -> String {
         let text_end = format!("{count}: `coordctl permit ls {}` shows them\n", line(&it.name));
         text.push_str(&context.style.paint(Paint::Warn, &text_end));
     }
-    if let Some(summary) = it.output.as_ref().and_then(|it| it.get("summary")?.as_str()) {
+    if let Some(summary) = it.output.as_ref().and_then(|output| output.get("summary")?.as_str()) {
         push!(text, "result     {}\n", line(summary));
     }
     text.push('\n');
@@ -117,8 +117,8 @@ fn heading(context: &Context, it: &SessionView) -> String {
 /// How to see the terminals that are there.
 fn terminals(session: &SessionView, agents: &[AgentView]) -> String {
     let is_up = |it: &&AgentView| it.screen && it.state != AgentState::Stopped;
-    let lines = agents.iter().filter(is_up).map(|it| {
-        let (session, name) = (line(&session.name), line(&it.name));
+    let lines = agents.iter().filter(is_up).map(|agent| {
+        let (session, name) = (line(&session.name), line(&agent.name));
         format!("{name} is a terminal: coordctl attach {session}/{name}\n")
     });
     let text: String = lines.collect();
@@ -130,7 +130,8 @@ fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
     let heading =
         ["AGENT", "PHASE", "STATE", "TIME", "TOKENS", "RUNS", "MAIL", "LAST RUN, OR TASK"];
     let mut table = Table::new(&heading);
-    let (leads, workers): (Vec<_>, Vec<_>) = agents.iter().partition(|it| it.role != Role::Worker);
+    let (leads, workers): (Vec<_>, Vec<_>) =
+        agents.iter().partition(|agent| agent.role != Role::Worker);
     for lead in leads {
         table.row(row(lead, now_ms));
     }
@@ -143,7 +144,7 @@ fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
     table
 }
 
-/// Its part in the job, and what drives it where that is not the usual.
+/// The agent's role, and its runtime if that is not the native one.
 fn part(it: &AgentView) -> String {
     let part = match it.role {
         Role::Worker => &it.phase,
@@ -166,7 +167,7 @@ fn part(it: &AgentView) -> String {
 
 fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
     let elapsed = it.run_started_ms.map(|started| now_ms.saturating_sub(started));
-    // What an open run has used is not yet in the sum of those that ended.
+    // An open run's usage is not yet in the sum of the ended runs.
     let open = it.activity.as_ref().filter(|_| it.run_started_ms.is_some());
     let known = it.runtime != Runtime::External;
     let tokens = it.usage.total_tokens() + open.map_or(0, |it| it.usage.total_tokens());

@@ -7,7 +7,7 @@ use proto::error::ErrorCode;
 use proto::request::Request;
 use proto::response::Response;
 
-/// Stop a session, or the run of one agent, or a terminal that coordd runs; all can go on later.
+/// Stop a session, one agent's run, or a terminal that coordd runs. All of them can be resumed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl stop dates/research-a")]
 pub(crate) struct Args {
@@ -25,7 +25,8 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
             Ok(response) => response,
             Err(body) if body.code == ErrorCode::NotFound => match context.call_or_denied(agent)? {
                 Ok(response) => response,
-                // Of two refusals, the one about the session lists what there is.
+                // Of the two refusals, the one about the session is shown, since it lists the
+                // sessions.
                 Err(second) if second.code == ErrorCode::NotFound => {
                     return Err(crate::error::Failure::from(body).into());
                 }
@@ -37,7 +38,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         if let Response::StopAsked { agent } = &response {
             return Ok(output::say(&format!(
-                "the machine that {agent} runs on is asked to stop it"
+                "the machine that {agent} runs on was asked to stop it"
             ))?);
         }
         expect!(&response, Stopped { agents, bounced });

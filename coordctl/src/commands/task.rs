@@ -44,11 +44,11 @@ enum Verb {
         #[command(flatten)]
         task: Which,
     },
-    /// Take a task that nobody has.
+    /// Claim a task that nobody has.
     Claim {
         #[command(flatten)]
         task: Which,
-        /// Who takes it: an agent of the session.
+        /// The agent that claims it.
         #[arg(long = "as", value_name = "NAME")]
         owner: String,
     },
@@ -69,7 +69,7 @@ enum Verb {
         /// The new state.
         #[arg(long, value_parser = ["pending", "in_progress", "completed"])]
         status: Option<String>,
-        /// The new owner; empty gives it back.
+        /// The new owner; an empty name gives the task back.
         #[arg(long, value_name = "NAME")]
         owner: Option<String>,
     },
@@ -104,7 +104,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
         Verb::Update { task, status, owner } => {
             let status = status.as_deref().and_then(parse);
             if status.is_none() && owner.is_none() {
-                return Err(Failure::usage("nothing is to be changed")
+                return Err(Failure::usage("nothing to change")
                     .hint("give --status or --owner")
                     .into());
             }

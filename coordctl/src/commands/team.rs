@@ -11,10 +11,10 @@ use crate::{expect, format, output, words};
 use proto::request::Request;
 use proto::view::TeamView;
 
-/// Make, show, list or delete teams, and invite members.
+/// Create, show, list or delete teams, and invite members.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: coordctl team create dates date-fixers --description \"mends the dates\""
+    after_help = "Example: coordctl team create dates date-fixers --description \"fixes the dates\""
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,13 +23,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Make a session's team, with an empty task list.
+    /// Create a session's team, with an empty task list.
     Create {
         /// The session that leads it.
         session: String,
-        /// Its name; made up when left out.
+        /// The team's name; made up by default.
         name: Option<String>,
-        /// What it is for.
+        /// What the team is for.
         #[arg(long, value_name = "TEXT", default_value = "")]
         description: String,
     },
@@ -45,7 +45,8 @@ enum Verb {
     },
     /// List teams.
     Ls,
-    /// Make a member that is a Claude Code terminal: one of yours, for which the command is printed, or one that coordd runs.
+    /// Make a member that is a Claude Code terminal: one of yours, for which the command is
+    /// printed, or one that coordd runs.
     ///
     /// Example: coordctl team invite dates m1 --start --description "tries it by hand"
     Invite(member::Invite),

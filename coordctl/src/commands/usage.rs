@@ -8,11 +8,12 @@ use proto::notification::Usage;
 use proto::request::Request;
 use proto::response::UsageRow;
 
-/// Show tokens, tool calls, time and cost by session and agent. The cost is what Claude Code estimates; of other runtimes none is known.
+/// Show tokens, tool calls, time and cost by session and agent. The cost is Claude Code's estimate;
+/// other runtimes report none.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl usage dates")]
 pub(crate) struct Args {
-    /// The session; all when left out.
+    /// The session; all by default.
     session: Option<String>,
 }
 

@@ -16,14 +16,14 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 /// Between the end of a connection and the next one.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
-/// Wait until a session is idle, or a message is in its receiver's conversation.
+/// Wait until a session is idle, or until a message has been read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: coordctl wait dates --timeout 600\n\n\
-                        Exit codes: 0 idle or consumed, 1 not within the time, or the message came back.")]
+                        Exit codes: 0 idle or read, 1 not in time, or the message came back.")]
 pub(crate) struct Args {
-    /// A session, or a message's id as in m12.
+    /// A session, or a message's id such as m12.
     what: String,
-    /// Give up after so many seconds.
+    /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
@@ -60,7 +60,7 @@ fn session(context: &mut Context, name: &str, timeout: Option<Duration>) -> anyh
         let (session, agents) = live::detail(response.clone())?;
         if session.questions > asked {
             output::note(&format!(
-                "{} asks something: `coordctl permit ls {0}` shows it",
+                "{} has an open question: `coordctl permit ls {0}` shows it",
                 line(&session.name)
             ));
         }
@@ -70,8 +70,8 @@ fn session(context: &mut Context, name: &str, timeout: Option<Duration>) -> anyh
     let Some(response) = found else { return Ok(timed_out(name, "still at work")) };
     output::respond(context, &response, || {
         let (session, agents) = live::detail(response.clone())?;
-        let lead = agents.iter().find(|it| it.id == session.lead);
-        let last = lead.and_then(|it| it.last.as_ref()).map(words::last_run);
+        let lead = agents.iter().find(|agent| agent.id == session.lead);
+        let last = lead.and_then(|lead| lead.last.as_ref()).map(words::last_run);
         let last = last.map(|it| format!("; its lead's last run {it}")).unwrap_or_default();
         Ok(output::say(&format!("{} is idle{last}", line(&session.name)))?)
     })?;
@@ -89,7 +89,7 @@ pub(crate) fn message(
         expect!(&response, Receipt { receipt });
         Ok((receipt.state >= MessageState::Consumed).then_some(response))
     })?;
-    let Some(response) = found else { return Ok(timed_out(id, "not consumed yet")) };
+    let Some(response) = found else { return Ok(timed_out(id, "not read yet")) };
     expect!(&response, Receipt { receipt });
     output::respond(context, &response, || Ok(output::say(&text(receipt))?))?;
     Ok(if receipt.state == MessageState::Consumed { Exit::Done } else { Exit::Failed })
@@ -102,7 +102,7 @@ fn text(it: &Receipt) -> String {
 }
 
 fn timed_out(what: &str, state: &str) -> Exit {
-    output::note(&format!("{} is {state} when the time is over", line(what)));
+    output::note(&format!("time is up: {} is {state}", line(what)));
     Exit::Failed
 }
 
@@ -115,7 +115,7 @@ fn until(
 ) -> Result<Option<Response>, Failure> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
-        // The subscription comes first, so that nothing falls between it and the first look.
+        // The subscription comes first, so that no change between it and the first check is missed.
         let request = Request::Subscribe { session: session.to_owned(), after: None };
         let (mut client, _) = context.open(request)?;
         loop {
@@ -140,8 +140,8 @@ fn until(
     }
 }
 
-/// How long to wait before a new connection; nothing when the time is over. A daemon that closes every connection at once
-/// is not asked without end.
+/// How long to wait before a new connection; nothing when the time is over. A daemon that closes
+/// every connection at once is not asked without end.
 fn before_reconnect(end: Option<Instant>, now: Instant) -> Option<Duration> {
     let left = end.map_or(RECONNECT_AFTER, |end| end.saturating_duration_since(now));
     (!left.is_zero()).then(|| left.min(RECONNECT_AFTER))

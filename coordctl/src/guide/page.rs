@@ -1,9 +1,11 @@
-//! Markdown as plain text for a terminal, for the part of Markdown that the guide uses: headings, paragraphs,
-//! lists, tables, fenced code. Text is wrapped to the terminal's width; code is left as it is.
+//! Markdown as plain text for a terminal, for the part of Markdown that the guide uses: headings,
+//! paragraphs, lists, tables, fenced code. Text is wrapped to the terminal's width; code is left as
+//! it is.
 
 use crate::terminal::width;
 
-/// Columns that a cell of the left side of a table may take before its row is put on lines of its own.
+/// Columns that a cell of the left side of a table may take before its row is put on lines of its
+/// own.
 const LEFT_MAX: usize = 28;
 
 /// Columns of a line below which a table's two sides stand one below the other.
@@ -81,7 +83,8 @@ fn cells(row: &str) -> Vec<String> {
     row.split('|').map(|cell| inline(&cell.trim().replace('\u{0}', "|"))).collect()
 }
 
-/// Two columns stand side by side; more become an entry with a line for each. The first row is the heading.
+/// Two columns stand side by side; more become an entry with a line for each. The first row is the
+/// heading.
 fn table(out: &mut String, rows: &[Vec<String>], columns: usize) {
     let (Some(heading), Some(body)) = (rows.first(), rows.get(2..)) else { return };
     let widest = body.iter().filter_map(|row| row.first()).map(|cell| width(cell)).max();

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Inputs that may wait; a reader that is further ahead waits too, and the daemon then says what it left out.
+/// Inputs that may wait. When the queue is full its reader waits too, and the daemon then reports
+/// what it left out.
 const QUEUE_LEN_MAX: usize = 1024;
 
-/// When Ctrl-C comes once more than this and nobody takes it, as while a daemon is stuck, it ends the program.
+/// When Ctrl-C is pressed more often than this and not handled, as with a stuck daemon, the program
+/// ends.
 const UNHEARD_MAX: usize = 2;
 
 /// What can happen.

@@ -1,11 +1,11 @@
 //! Text broken at words to the terminal's columns, also while it is still being written.
 //!
-//! It takes cleaned text only. The last word is held back until it is whole, so that no word is cut in two by the end of a
-//! piece or by a line of something else.
+//! It takes cleaned text only. The last word is held back until it is whole, so that no word is cut
+//! in two by the end of a piece or by a line of something else.
 
 use crate::terminal::width;
 
-/// Below so many columns breaking makes nothing readable.
+/// Below this many columns, wrapping does not help.
 const COLUMNS_MIN: usize = 20;
 
 /// A text on its way to the screen.
@@ -16,7 +16,7 @@ pub(crate) struct Flow {
     columns: usize,
     /// Columns used of the current line, without its beginning.
     used: usize,
-    /// A new line was begun, and nothing stands on it yet.
+    /// A new line was begun and is still empty.
     begins: bool,
     /// Spaces before the next word.
     gap: usize,
@@ -70,7 +70,7 @@ impl Flow {
         out
     }
 
-    /// Something else was printed; what comes now begins a line of its own.
+    /// Other text was printed; the next piece begins a new line.
     pub(crate) fn resume(&mut self) {
         (self.used, self.begins, self.gap) = (0, false, 0);
     }

@@ -1,7 +1,8 @@
 //! A session as it happens, in lines: what `attach`, `run`, `demo` and `logs -f` show.
 //!
-//! [`Live`] keeps the connection and takes input from the daemon, the keyboard and Ctrl-C in one place;
-//! [`view::View`] turns events into lines and does no I/O. Calls to coordd go over connections of their own.
+//! [`Live`] keeps the connection and takes input from the daemon, the keyboard and Ctrl-C in one
+//! place; [`view::View`] turns events into lines and does no I/O. Calls to coordd go over
+//! connections of their own.
 
 pub(crate) mod feed;
 pub(crate) mod flow;
@@ -24,7 +25,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use view::View;
 
-/// How long a daemon that ended in order may take to come back before that is taken for its end.
+/// How long a daemon that was stopped in order may take to return before it counts as gone.
 const RESTART_LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -101,11 +102,11 @@ impl Live {
             Sink::Stderr => std::io::stderr().lock().write_all(text.as_bytes()),
             Sink::Nothing => Ok(()),
         };
-        // Whoever read our output is gone: that is as good as detaching.
+        // The reader of our output is gone: the same as detaching.
         written.map_err(|_| Failure::new(Exit::Done, "the output was closed"))
     }
 
-    /// Shows what comes until there is something to act on.
+    /// Shows events until one of them needs an action.
     pub(crate) fn next(&mut self, context: &mut Context, wait: Duration) -> Result<Next, Failure> {
         let until = Instant::now() + wait;
         loop {
@@ -146,9 +147,9 @@ impl Live {
         }
     }
 
-    /// Whether the lead is idle, no worker runs or waits, no mail is on its way, and nothing is asked.
-    /// One answer of the daemon tells, so that nothing falls between two looks.
-    /// Unless it is to be `sure`, it is not asked while events say that somebody is at work.
+    /// Whether the lead is idle, no worker runs or waits, no mail is on its way, and nothing is
+    /// asked. One answer of the daemon tells, so that nothing falls between two looks. Unless it is
+    /// to be `sure`, it is not asked while events say that somebody is at work.
     pub(crate) fn is_quiet(
         &mut self,
         context: &mut Context,
@@ -184,22 +185,22 @@ impl Live {
         Ok(())
     }
 
-    /// After the connection was lost: attaches again, starting the daemon if need be. What was shown is not shown again.
-    /// False if the session is gone.
+    /// After the connection was lost: attaches again, starting the daemon if need be. What was
+    /// shown is not shown again. False if the session is gone.
     fn reattach(&mut self, context: &mut Context, why: Option<ErrorBody>) -> Result<bool, Failure> {
         let name = crate::terminal::line(&self.session.name);
         if why.as_ref().is_some_and(|it| it.code == ErrorCode::ShuttingDown) {
-            output::note("coordctl: coordd has ended; waiting for it to come back…");
+            output::note("coordctl: coordd has ended; waiting for it to return…");
             if !wait_for_daemon(context) {
                 return Err(Failure::new(Exit::NoDaemon, "coordd was stopped")
-                    .hint(format!("`coordctl attach {name}` starts it again and goes on")));
+                    .hint(format!("`coordctl attach {name}` starts it again and continues")));
             }
         } else {
             let why =
                 why.map_or_else(|| "the connection to coordd was lost".to_owned(), |it| it.message);
             output::note(&format!("coordctl: {why}; reattaching…"));
         }
-        // All that there is comes again; entries already seen are left out by their numbers.
+        // The whole transcript comes again; entries already shown are left out by their numbers.
         self.options.history = None;
         match self.connect(context) {
             Ok(()) => {
@@ -232,13 +233,14 @@ pub(crate) fn is_quiet(session: &SessionView, agents: &[AgentView]) -> bool {
         })
 }
 
-/// The one agent that a session, `session/agent`, an id or a name stands for; a session stands for its lead.
+/// The one agent that a session, `session/agent`, an id or a name stands for; a session stands for
+/// its lead.
 pub(crate) fn find_agent(context: &mut Context, what: &str) -> Result<AgentView, Failure> {
     if !what.contains('/') {
         match context.call_or_denied(Request::SessionShow { session: what.to_owned() })? {
             Ok(response) => {
                 let (session, agents) = detail(response)?;
-                let lead = agents.into_iter().find(|it| it.id == session.lead);
+                let lead = agents.into_iter().find(|agent| agent.id == session.lead);
                 return lead.ok_or_else(|| Failure::failed(format!("session {what} has no lead")));
             }
             Err(body) if body.code == ErrorCode::NotFound => {
@@ -246,7 +248,7 @@ pub(crate) fn find_agent(context: &mut Context, what: &str) -> Result<AgentView,
                     .call_or_denied(Request::AgentShow { agent: what.to_owned() })?
                 {
                     Ok(response) => agent(response),
-                    // Of two refusals, the one about sessions tells what there is.
+                    // Of the two refusals, the one about sessions is shown, since it lists them.
                     Err(second) if second.code == ErrorCode::NotFound => Err(body.into()),
                     Err(second) => Err(second.into()),
                 };
@@ -282,10 +284,11 @@ fn open_questions(
 ) -> Result<Vec<proto::view::PermissionView>, Failure> {
     let response = context.call(Request::PermissionList { session: session.to_owned() })?;
     expect!(response, Permissions { permissions });
-    Ok(permissions.into_iter().filter(|it| it.allowed.is_none()).collect())
+    Ok(permissions.into_iter().filter(|permission| permission.allowed.is_none()).collect())
 }
 
-/// Whether a daemon that ended in order is back in time; it is not started here, since somebody stopped it.
+/// Whether a daemon that ended in order is back in time; it is not started here, since somebody
+/// stopped it.
 fn wait_for_daemon(context: &mut Context) -> bool {
     let until = Instant::now() + RESTART_LIMIT;
     while Instant::now() < until {

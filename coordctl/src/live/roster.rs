@@ -1,4 +1,4 @@
-//! Who is in a session and what each is at, kept up to date from events.
+//! The agents of a session and what each of them does, kept up to date from events.
 
 use crate::format;
 use crate::terminal::{Paint, Style, line, width};
@@ -8,7 +8,7 @@ use proto::notification::Usage;
 use proto::view::{AgentState, AgentView};
 use std::collections::BTreeMap;
 
-/// Two lines about one agent come at least so far apart, unless its state changed.
+/// The least time between two lines about one agent, unless its state changed.
 const LINE_EVERY_MS: u64 = 100;
 /// Columns of a name and of a phase, when they are no longer.
 const NAME_WIDTH: usize = 16;
@@ -52,9 +52,13 @@ impl Roster {
             phase: line(&agent.phase),
             is_lead: matches!(agent.role, Role::Coordinator | Role::Lead),
             state: agent.state,
-            doing: agent.activity.as_ref().map(|it| line(&it.doing)).unwrap_or_default(),
+            doing: agent
+                .activity
+                .as_ref()
+                .map(|activity| line(&activity.doing))
+                .unwrap_or_default(),
             started_ms: agent.run_started_ms,
-            usage: agent.activity.as_ref().map_or(agent.usage, |it| it.usage),
+            usage: agent.activity.as_ref().map_or(agent.usage, |activity| activity.usage),
             shown: before.and_then(|it| it.shown.clone()),
             shown_ms: before.map_or(0, |it| it.shown_ms),
         };
@@ -95,7 +99,7 @@ impl Roster {
             _ => {}
         }
         if let Some(row) = self.rows.get_mut(id) {
-            // Before its first prompt is in, a worker that was started is idle; that says nothing.
+            // Before its first prompt a new worker is idle; that is not worth a line.
             row.doing =
                 if activity.doing == "idle" { String::new() } else { line(&activity.doing) };
             row.usage = activity.usage;
@@ -157,8 +161,8 @@ impl Roster {
 }
 
 impl Row {
-    /// Waiting and starting mostly last for moments (a reminder shows those that do not), and the end of a run has a
-    /// line of its own.
+    /// Waiting and starting mostly last for moments (a reminder shows those that do not), and the
+    /// end of a run has a line of its own.
     fn is_news(&self, now_ms: u64) -> bool {
         match self.state {
             AgentState::Idle
@@ -168,7 +172,7 @@ impl Row {
             | AgentState::NeedsInput => {
                 return false;
             }
-            // That it runs has been said with its start; what it does is news.
+            // Its start was shown already; its activity is news.
             AgentState::Running if self.doing.is_empty() || self.doing == "thinking" => {
                 return false;
             }

@@ -17,7 +17,7 @@ const LINE_WIDTH: usize = 400;
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// A lead among its workers: words, who was started, what failed.
+    /// A lead and its workers: the lead's words, starts, failures.
     Talk,
     /// All of one agent: its tools and their answers too.
     Full,
@@ -102,7 +102,7 @@ pub(crate) fn notification(name: &str, it: &Notification, thin: bool, style: Sty
         RunStatus::Killed => ("■", "stopped", Paint::Warn),
     };
     let head = style.paint(paint, &format!("{glyph} {} {word}", line(name)));
-    let thin = if thin { "; thin: doubt what it found" } else { "" };
+    let thin = if thin { "; thin: little work behind it, so doubt what it found" } else { "" };
     let mut out = format!("{head} ({}{thin})\n", words::usage(&it.usage));
     if it.status != RunStatus::Completed {
         out.push_str(&quoted(&it.summary, 1, "", style));
@@ -118,7 +118,7 @@ fn quoted(text: &str, lines_max: usize, more: &str, style: Style) -> String {
     let mut out = String::new();
     for text in lines.iter().take(lines_max) {
         let bar = format!("  {} ", style.paint(Paint::Faint, "│"));
-        // What stands below each other in a report is to stay so.
+        // Lines of a report keep their order and breaks.
         let text = cut(clean(text).trim_end(), LINE_WIDTH);
         let text = Flow::new(bar.as_str(), 4, style.columns).whole(&text);
         push!(out, "{bar}{text}\n");
@@ -138,12 +138,12 @@ fn tool_call(
     name_of: &dyn Fn(&str) -> String,
 ) -> String {
     let field =
-        |name: &str| input.get(name).and_then(|it| it.as_str()).map(line).unwrap_or_default();
+        |name: &str| input.get(name).and_then(|input| input.as_str()).map(line).unwrap_or_default();
     let text = match tool {
         "Agent" => {
             let phase = field("phase");
             let phase = if phase.is_empty() { phase } else { format!(" ({phase})") };
-            // Its name may be made by coordd; then only the answer tells it.
+            // coordd may have chosen the agent's name; then only the answer tells it.
             let name = first_of(&[field("name"), "an agent".to_owned()]);
             format!("starts {name}{phase}: {}", field("description"))
         }

@@ -27,14 +27,14 @@ pub(crate) struct View {
     lead: String,
     /// The one agent that is shown; empty for the lead among its workers.
     agent: String,
-    /// The last entry shown of each agent, so that a second time is left out.
+    /// The last entry shown of each agent, so that none is shown twice.
     seen: BTreeMap<String, u64>,
     /// Ends of runs that were shown before they came into the lead's conversation.
     told: BTreeMap<String, u32>,
     open: Option<Open>,
 }
 
-/// So long the lines about others wait for the end of an answer that is being written.
+/// How long lines about other agents wait for the end of an answer that is being written.
 const HOLD_MS: u64 = 2_000;
 
 /// An answer that is being written.
@@ -49,7 +49,8 @@ struct Open {
     held_ms: u64,
     /// All of it so far, as it came.
     text: String,
-    /// Whether nothing of it stands on the current line: it has only begun, or something else was printed since.
+    /// Whether the current line holds no part of the answer: it has just begun, or other text was
+    /// printed since.
     is_broken: bool,
 }
 
@@ -107,7 +108,8 @@ impl View {
         self.style = self.style.with_columns(columns);
     }
 
-    /// Whether what an event tells may wait for the end of an open answer: it is about somebody else, and asks nothing.
+    /// Whether what an event tells may wait for the end of an open answer: it is about somebody
+    /// else, and asks nothing.
     fn can_wait(&self, event: &Event) -> bool {
         let about = if let Event::Activity { agent, .. } | Event::AgentChanged { agent, .. } = event
         {
@@ -142,10 +144,11 @@ impl View {
         if held { self.break_off(String::new()) } else { String::new() }
     }
 
-    /// Takes over the open questions, and says those that are new.
+    /// Replaces the open questions, and shows the new ones.
     pub(crate) fn ask(&mut self, questions: Vec<PermissionView>) -> String {
-        let known: Vec<String> = self.questions.iter().map(|it| it.id.clone()).collect();
-        let new = questions.iter().filter(|it| !known.contains(&it.id));
+        let known: Vec<String> =
+            self.questions.iter().map(|question| question.id.clone()).collect();
+        let new = questions.iter().filter(|question| !known.contains(&question.id));
         let text = new.map(|it| self.question(it)).collect();
         self.questions = questions;
         self.interrupting(text)
@@ -194,7 +197,7 @@ impl View {
                 text
             }
             Event::PermissionAnswered { id, allowed } => {
-                self.questions.retain(|it| it.id != *id);
+                self.questions.retain(|question| question.id != *id);
                 let answer = if *allowed { "allowed" } else { "denied" };
                 self.aside(Paint::Faint, &format!("{} {answer}", line(id)))
             }
@@ -205,7 +208,7 @@ impl View {
             Event::ModeSwitched { from, to } => self.aside(
                 Paint::Warn,
                 &format!(
-                    "the environment asks for {} mode; this session goes on in its own, {}",
+                    "the environment asks for {} mode; this session keeps its own, {}",
                     words::mode(*from),
                     words::mode(*to)
                 ),
@@ -285,7 +288,7 @@ impl View {
         if let What::Text { text } = &entry.what
             && let Some(open) = self.open.take_if(|open| open.text == *text)
         {
-            // It has been shown while it was written, but for its last word.
+            // The answer was shown while it was written, except for its last word.
             return open.end(self.style);
         }
         if let What::Input { origin: Origin::Notification { notification }, .. } = &entry.what

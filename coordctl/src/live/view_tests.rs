@@ -118,7 +118,7 @@ fn n2_the_end_of_a_run_is_shown_once() {
     let ended = Event::RunEnded { name: "w".into(), notification: done(), thin: true };
     let shown = view.event(&at(ended), 0);
     assert!(
-        shown.starts_with("✓ w completed (0 tools, 0 tokens, 0.0s; thin: doubt what it found)\n"),
+        shown.starts_with("✓ w completed (0 tools, 0 tokens, 0.0s; thin: little work behind it, so doubt what it found)\n"),
         "{shown}"
     );
     let input = |seq| Event::Entry {

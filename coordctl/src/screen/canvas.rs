@@ -1,7 +1,8 @@
 //! What is to be seen, and what the user's terminal shows of it.
 //!
-//! Where both have one size, what differs is drawn. Where they have not, since another viewer's size counts, the corner that
-//! fits is drawn. Either way it is drawn out of a model: a sequence that the model does not know reaches no terminal (rel-85).
+//! If both have the same size, only differences are drawn; otherwise another viewer's size counts,
+//! and the corner that fits is drawn. Everything is drawn from a model: a sequence that the model
+//! does not know reaches no terminal (rel-85).
 
 use super::raw;
 use proto::screen::Size;
@@ -34,7 +35,7 @@ pub(super) fn text(size: Size, picture: &[u8]) -> String {
     let mut parser = parser(size);
     parser.process(picture);
     let rows: Vec<String> =
-        parser.screen().rows(0, size.columns).map(|it| it.trim_end().to_owned()).collect();
+        parser.screen().rows(0, size.columns).map(|row| row.trim_end().to_owned()).collect();
     let text = rows.join("\n");
     format!("{}\n", text.trim_end_matches('\n'))
 }
@@ -120,7 +121,7 @@ impl Canvas {
     }
 }
 
-/// The upper left corner of a screen that has another size.
+/// The upper left corner of a screen of another size.
 fn clipped(screen: &Screen, own: Size) -> String {
     let (rows, columns) = screen.size();
     let (rows, columns) = (rows.get().min(own.rows), columns.get().min(own.columns));
@@ -137,7 +138,7 @@ fn clipped(screen: &Screen, own: Size) -> String {
     text
 }
 
-/// As much of a line of ours as fits. It is cleaned like all that names something.
+/// As much of a message of ours as fits, cleaned of control sequences.
 fn fitting(line: &str, columns: u16) -> String {
     let mut left = usize::from(columns);
     let fits = |c: &char| {

@@ -9,7 +9,8 @@ use std::io::Read as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Inputs that may wait. A reader that is further ahead waits too: coordd then leaves pictures out, and that is noticed.
+/// Inputs that may wait. A reader that is further ahead waits too: coordd then leaves pictures out,
+/// and that is noticed.
 const QUEUE_LEN_MAX: usize = 64;
 /// Bytes read from the keyboard at once: more comes when something is pasted.
 const READ_LEN: usize = 64 * 1024;
@@ -48,7 +49,7 @@ impl Inputs {
             let _told = signals.send(Input::Signal(signal));
         });
         if !watched {
-            return Err(Failure::new(Exit::CannotAttach, "signals cannot be watched here"));
+            return Err(Failure::new(Exit::CannotAttach, "cannot watch for signals"));
         }
         let keys = sender.clone();
         std::thread::spawn(move || read_keys(&keys));

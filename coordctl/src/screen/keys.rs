@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The usual ones.
 const DEFAULT: &str = "ctrl-b,d";
 
-/// Keys, and how far they have been pressed.
+/// A key sequence, and how much of it was pressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DetachKeys {
     first: u8,
@@ -31,7 +31,9 @@ impl Default for DetachKeys {
 
 /// Why a word names no keys.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` are no keys: write `{DEFAULT}`, `ctrl-]` or the like, with a Ctrl key first")]
+#[error(
+    "`{0}` is not a key sequence: write `{DEFAULT}`, `ctrl-]` or the like, with a Ctrl key first"
+)]
 pub(crate) struct KeysError(String);
 
 impl FromStr for DetachKeys {
@@ -39,8 +41,8 @@ impl FromStr for DetachKeys {
 
     fn from_str(text: &str) -> Result<Self, KeysError> {
         let wrong = || KeysError(text.to_owned());
-        let mut keys = text.split(',').map(|it| key(it.trim()));
-        let first = keys.next().flatten().filter(|it| *it < 0x20).ok_or_else(wrong)?;
+        let mut keys = text.split(',').map(|part| key(part.trim()));
+        let first = keys.next().flatten().filter(|key| *key < 0x20).ok_or_else(wrong)?;
         let second = match keys.next() {
             None => None,
             Some(key) => Some(key.ok_or_else(wrong)?),
@@ -85,7 +87,8 @@ impl fmt::Display for DetachKeys {
 }
 
 impl DetachKeys {
-    /// Takes what was typed. The prefix twice is the prefix once, for the program; with another key behind it, it is none.
+    /// Takes typed bytes and returns those for the program. The prefix twice sends it once; the
+    /// prefix and another key are both passed on.
     pub(super) fn press(&mut self, typed: &[u8]) -> Pressed {
         let mut send = Vec::with_capacity(typed.len());
         for key in typed {

@@ -1,4 +1,5 @@
-//! The terminal of a member, in the user's terminal: what `attach` shows of a terminal that coordd runs.
+//! The terminal of a member, in the user's terminal: what `attach` shows of a terminal that coordd
+//! runs.
 //!
 //! ```text
 //!   keys, sizes ──▶ [queue] ──▶ this loop ──screen_input──▶ coordd
@@ -6,8 +7,8 @@
 //!                                    └──▶ canvas: what is to be seen ──▶ the user's terminal, in raw mode
 //! ```
 //!
-//! It mutates nothing by looking (case K7), and leaves the user's terminal as it found it, however it ends. What the program
-//! wrote does not get here: pictures do, and those are drawn anew.
+//! Attaching changes nothing (case K7), and the user's terminal is restored, however this ends. The
+//! program's output does not get here: pictures of its screen do, and those are drawn anew.
 
 mod canvas;
 mod inputs;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 const AWAY_MAX: Duration = Duration::from_secs(15);
 /// Between two looks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A whole picture that was asked for and did not come is asked for again.
+/// How long to wait for a whole picture before asking again.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How long the line about the keys is shown.
 const HINT_FOR: Duration = Duration::from_secs(4);
@@ -56,7 +57,7 @@ pub(crate) fn attach(
     options: Options,
 ) -> Result<Exit, Failure> {
     let own = raw::size().ok_or_else(|| {
-        Failure::new(Exit::CannotAttach, "this terminal does not tell its size")
+        Failure::new(Exit::CannotAttach, "the size of this terminal is unknown")
             .hint("`coordctl attach --screen` shows the screen once")
     })?;
     let inputs = Inputs::new()?;
@@ -65,7 +66,7 @@ pub(crate) fn attach(
     expect!(response, Subscribed { .. });
     let caller = client.caller()?;
     let hint = format!(
-        "{path}{}: {} leaves it, and it goes on",
+        "{path}{}: {} detaches, and it runs on",
         if options.read_only { " (read only)" } else { "" },
         options.keys
     );
@@ -118,7 +119,7 @@ enum Left {
     Closed,
 }
 
-/// Tells it, once the terminal is the user's again.
+/// Prints the end, once the terminal is restored.
 fn said(context: &Context, path: &str, left: Result<Left, Failure>) -> Result<Exit, Failure> {
     let say = |text: String| {
         if !context.json {
@@ -128,7 +129,7 @@ fn said(context: &Context, path: &str, left: Result<Left, Failure>) -> Result<Ex
     Ok(match left? {
         Left::Detached => {
             say(format!(
-                "detached; {path} goes on. `coordctl attach {path}` comes back, `coordctl stop {path}` ends it"
+                "detached; {path} runs on. `coordctl attach {path}` reattaches, `coordctl stop {path}` stops it"
             ));
             Exit::Done
         }
@@ -140,10 +141,10 @@ fn said(context: &Context, path: &str, left: Result<Left, Failure>) -> Result<Ex
         Left::Lost => {
             return Err(Failure::new(
                 Exit::Lost,
-                format!("coordd is gone, and was not back within {} s", AWAY_MAX.as_secs()),
+                format!("coordd is gone, and did not return within {} s", AWAY_MAX.as_secs()),
             )
             .hint(format!(
-                "{path} goes on without it; `coordctl attach {path}` starts coordd and comes back"
+                "{path} runs on without it; `coordctl attach {path}` starts coordd and reattaches"
             )));
         }
         Left::Signal(signal) => Exit::Program(u8::try_from(128 + signal as i32).unwrap_or(1)),
@@ -263,7 +264,7 @@ impl Attached {
             Came::Missed => self.ask(),
             Came::Nothing => {}
         }
-        // A terminal that was started anew has the size of none of us.
+        // A restarted terminal does not have this viewer's size.
         if is_new {
             self.say_size();
         }
@@ -306,7 +307,7 @@ impl Attached {
         }
     }
 
-    /// Whether it is down for good. One that was lost is started again at once.
+    /// Whether the terminal is down for good. A lost one is restarted at once.
     fn is_over(&mut self, context: &mut Context) -> Result<Option<Left>, Failure> {
         match context.call_running(Request::AgentShow { agent: self.agent.clone() }) {
             Ok(proto::response::Response::Agent { agent }) => {
@@ -322,14 +323,14 @@ impl Attached {
         }
     }
 
-    /// coordd is away. Its end was wanted where it said so; otherwise it is started again.
+    /// coordd is away. If it reported a stop, that was intended; otherwise it is started again.
     fn reattach(
         &mut self,
         context: &mut Context,
         why: Option<ErrorBody>,
     ) -> Result<Option<Left>, Failure> {
         let was_told = why.is_some_and(|it| it.code == ErrorCode::ShuttingDown);
-        self.canvas.say("coordd is away; the program goes on, and what is typed is lost");
+        self.canvas.say("coordd is away; the program runs on, but what you type is lost");
         let _drawn = self.canvas.draw();
         let until = Instant::now() + AWAY_MAX;
         while Instant::now() < until {
@@ -371,7 +372,7 @@ impl Attached {
     }
 }
 
-/// The text of the screen, once: for scripts, and for whoever only wants to see.
+/// The text of the screen, printed once: for scripts, and for a quick look.
 pub(crate) fn once(context: &mut Context, agent: &AgentView) -> Result<Exit, Failure> {
     let (mut client, response) = open(context, &agent.id, None)?;
     expect!(response, Subscribed { .. });

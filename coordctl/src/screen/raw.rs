@@ -1,19 +1,19 @@
-//! The user's terminal, taken over and given back: however the program ends, it is as it was.
+//! The user's terminal in raw mode, and restored however the program ends.
 
 use proto::screen::Size;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::Write as _;
 use std::sync::Mutex;
 
-/// A screen of its own, so that what was there before is there afterwards.
+/// Switches to the alternate screen, so that the user's own is intact afterwards.
 const ENTER: &str = "\x1b[?1049h\x1b[2J\x1b[H";
-/// Every mode that a picture can switch on, off again; then the screen as it was.
+/// Switches off every mode that a picture can switch on, and then leaves the alternate screen.
 const LEAVE: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?9l\x1b[?2004l\x1b[?1l\x1b>\x1b[0 q\x1b[0m\x1b[?25h\x1b[2J\x1b[H\x1b[?1049l";
 
 /// The settings while we have it, for when we come back from being stopped.
 static TAKEN: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Our hold on the terminal. Dropped, also by a panic, it gives it back.
+/// A guard that restores the terminal when it is dropped, also by a panic.
 pub(super) struct Raw {
     before: Termios,
 }
@@ -32,11 +32,11 @@ impl Raw {
         Ok(raw)
     }
 
-    /// Takes it again: a shell that we were stopped under has set it as it likes.
+    /// Sets raw mode again: after Ctrl-Z the shell has changed the settings.
     pub(super) fn again() {
         let taken = TAKEN.lock().ok().and_then(|it| it.clone());
         if let Some(raw) = taken {
-            // Where it fails the terminal is gone, which the keyboard tells.
+            // If this fails the terminal is gone; reading the keyboard reports that.
             let _set = tcsetattr(std::io::stdin(), OptionalActions::Now, &raw);
             let _written = write(ENTER);
         }

@@ -11,7 +11,7 @@ use crate::limits;
 pub(crate) struct Row {
     /// The session that it is for, by its id.
     pub(crate) to: String,
-    /// The session that speaks; empty when its user does.
+    /// The sending session; empty when the user sends.
     #[serde(default)]
     pub(crate) from: String,
     /// Its name, for people.
@@ -80,7 +80,7 @@ pub(crate) enum Fate {
     Refused,
 }
 
-/// What a daemon decided about rows. Each is read by itself: one that is not understood takes none with it.
+/// A daemon's decisions about rows. Each is read by itself, so that one that is not understood spoils no other.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Receipts<T = Receipt> {
     pub(crate) rows: Vec<T>,
@@ -132,7 +132,7 @@ pub(crate) struct Told {
     pub(crate) hosts: bool,
 }
 
-/// As much of a text as is kept of what others say for people to read.
+/// A text from another daemon, cut to what people are shown.
 pub(crate) fn cut(text: &str) -> String {
     let mut end = text.len().min(limits::FIELD_LEN_MAX);
     while !text.is_char_boundary(end) {

@@ -1,13 +1,14 @@
-//! The middle: takes rows from coordd, sends them until the other daemon has decided; takes rows from other daemons, and
-//! has coordd decide, one after the other.
+//! The middle: takes rows from coordd, sends them until the other daemon has decided; takes rows
+//! from other daemons, and has coordd decide, one after the other.
 //!
 //! ```text
 //!   coordd ──Row──▶ outbox ──seal──▶ server ──▶ open ──judge──▶ Bring ──▶ coordd
 //!   coordd ◀─Told── outbox ◀─open── receipts ◀── server ◀── seal ◀── cursor on disk ◀─Decided─┘
 //! ```
 //!
-//! A row is acknowledged to the server, and its receipt sent, only after the cursor that knows it is on the disk. Nothing
-//! in here is worth keeping otherwise: coordd has the rows, the disk has the cursors.
+//! A row is acknowledged to the server, and its receipt sent, only after the cursor that knows it
+//! is on the disk. Nothing in here is worth keeping otherwise: coordd has the rows, the disk has
+//! the cursors.
 
 mod inward;
 mod telling;
@@ -41,7 +42,7 @@ const REPORT_MS: u64 = 1_000;
 const TRUSTED_MS: u64 = 500;
 
 /// Why a row is not carried.
-const NOT_TRUSTED: &str = "no daemon of that key is trusted; `coordctl bridge trust` does that";
+const NOT_TRUSTED: &str = "no daemon with that key is trusted; `coordctl bridge trust` adds it";
 
 /// What is known of a peer in this life of the process.
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ pub(crate) struct Engine {
     wire: Wire,
     home: mpsc::Sender<ToHome>,
     began: Instant,
-    /// Tells this life's copies from those of an earlier one.
+    /// Tells copies of this process from those of an earlier one.
     life: u64,
     server: String,
     machine: String,
@@ -91,10 +92,10 @@ pub(crate) struct Engine {
     brought: Option<(u64, Undecided)>,
     last_ticket: u64,
     unwritten: BTreeSet<Fingerprint>,
-    /// Why the disk could not be written, until it can: so long nothing is taken from others, since all that is owed for it
-    /// would have to be kept.
+    /// Why the disk could not be written. While this is set nothing is taken from others, since the
+    /// receipts for it would pile up in memory.
     stuck: Option<String>,
-    /// Peers of whom it is not known what they sent, and why.
+    /// Peers whose cursor cannot be read, with the reason.
     damaged: BTreeMap<Fingerprint, String>,
     receipts: BTreeMap<Fingerprint, Vec<Receipt>>,
     acks: Vec<Ack>,
@@ -103,7 +104,7 @@ pub(crate) struct Engine {
     tried: Tried,
     presence_ms: u64,
     last_presence_ms: u64,
-    /// Who is to be told that this daemon is there, and who was told last.
+    /// The peers that get this daemon's presence, and the last one that got it.
     untold: BTreeSet<Fingerprint>,
     told_last: Option<Fingerprint>,
     report_ms: u64,
@@ -230,12 +231,11 @@ impl Engine {
         }
         let Ok(body) = serde_json::to_vec(row) else { return };
         if body.len() + crate::keys::SEAL_LEN > crate::limits::SEALED_LEN_MAX {
-            let why =
-                "it is longer than what a server carries; write it to a file there".to_owned();
+            let why = "it is longer than the server allows; write it to a file there".to_owned();
             return self.tell(id, Fate::Refused(why)).await;
         }
         if !self.outbox.take(outbox::Row { id, to, epoch, expires_ms, body }) {
-            // coordd has it on disk and hands it over again at the next meeting.
+            // coordd has the row on disk and hands it over again on the next connection.
             tracing::warn!(id, "more rows than there is room for; it waits with coordd");
         }
     }

@@ -1,4 +1,5 @@
-//! What crosses the server: a header that all can read, a body that its receiver alone can, and a signature over both.
+//! What crosses the server: a header that all can read, a body that its receiver alone can, and a
+//! signature over both.
 //!
 //! ```text
 //!   magic 4 | kind 1 | sender 32 | receiver 32 | epoch 8 | id 8 | after 8 | made 8 | expires 8 | sealed length 4
@@ -6,8 +7,9 @@
 //!   signature 64, over a fixed word, the header and the hash of the sealed body
 //! ```
 //!
-//! Numbers are big-endian. The header is also bound into the seal, so that nobody can put their own signature under a
-//! body that they cannot read. What is wrong in any way is refused as a whole and with a reason that can be counted.
+//! Numbers are big-endian. The header is also bound into the seal, so that nobody can put their own
+//! signature under a body that they cannot read. What is wrong in any way is refused as a whole and
+//! with a reason that can be counted.
 
 use sha2::{Digest as _, Sha256};
 
@@ -22,7 +24,7 @@ const SIGNATURE_LEN: usize = 64;
 /// The longest envelope: what is longer is not looked at.
 pub(crate) const ENVELOPE_LEN_MAX: usize = HEADER_LEN + SEALED_LEN_MAX + SIGNATURE_LEN;
 
-/// Keeps what is signed here from meaning anything elsewhere.
+/// Domain separation: a signature made here is valid nowhere else.
 const SIGNED_AS: &[u8] = b"coordd bridge envelope v1";
 
 /// What is in it.
@@ -55,14 +57,14 @@ impl Kind {
     }
 }
 
-/// Where a row stands among those of its pair of daemons.
+/// The position of a row among those between two daemons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Place {
-    /// Which life of the sender's numbers; rises when they begin again.
+    /// The epoch of the sender's numbers; it rises when they begin again.
     pub(crate) epoch: u64,
     /// Its number there.
     pub(crate) id: u64,
-    /// The nearest earlier row that must have been decided before it, or 0.
+    /// The nearest earlier row that must be decided before this one, or 0.
     pub(crate) after: u64,
 }
 
@@ -73,7 +75,7 @@ pub(crate) struct Header {
     pub(crate) place: Place,
     /// When it was made, on the sender's clock.
     pub(crate) made_ms: u64,
-    /// When it is of no use any more, on the sender's clock.
+    /// When the row expires, on the sender's clock.
     pub(crate) expires_ms: u64,
 }
 
@@ -94,7 +96,7 @@ pub(crate) enum Refusal {
     Altered,
     #[error("from before the sender's numbers began again")]
     OldEpoch,
-    // coordctl tells it by how it begins from what is wrong.
+    // coordctl recognises it by its prefix.
     #[error("made at a time that is far from now")]
     Stale,
     #[error("the body is not understood")]
@@ -132,7 +134,7 @@ fn to_sign(header: &[u8], sealed: &[u8]) -> Vec<u8> {
     [SIGNED_AS, header, Sha256::digest(sealed).as_slice()].concat()
 }
 
-/// An envelope that its sender, one of those who are trusted, made for this daemon.
+/// An envelope that a trusted sender made for this daemon.
 #[derive(Debug)]
 pub(crate) struct Opened<'a> {
     pub(crate) from: &'a PublicKey,
@@ -140,7 +142,7 @@ pub(crate) struct Opened<'a> {
     pub(crate) body: Vec<u8>,
 }
 
-/// Checks everything that can be checked without knowing what came before.
+/// Checks everything that needs no knowledge of earlier rows.
 pub(crate) fn open<'a>(
     own: &Identity,
     trusted: impl FnOnce(&[u8; HALF_LEN]) -> Option<&'a PublicKey>,
@@ -199,7 +201,7 @@ mod tests {
         peers: &'a [PublicKey],
         bytes: &[u8],
     ) -> Result<Opened<'a>, Refusal> {
-        open(own, |half| peers.iter().find(|it| it.sign_half() == half), bytes)
+        open(own, |half| peers.iter().find(|peer| peer.sign_half() == half), bytes)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The process's own folder: small files, each replaced as a whole. Knows nothing of what is in them.
+//! The process's own folder: small files, each replaced as a whole, whatever their content.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ pub(crate) enum FileError {
         #[source]
         source: std::io::Error,
     },
-    #[error("cannot write {}; make room on that disk, or give this user the right to write there", path.display())]
+    #[error("cannot write {}; free some space, or make it writable for this user", path.display())]
     Write {
         path: PathBuf,
         #[source]
@@ -39,7 +39,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens it, and makes it where it is missing. It is this user's and closed to others.
+    /// Opens the folder, and creates a missing one. It must belong to this user and be closed to
+    /// others.
     pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
         let failed = |source| FileError::Write { path: path.to_owned(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -64,7 +65,7 @@ impl Folder {
         read(&self.path_of(name))
     }
 
-    /// Replaces a file by another that is on the disk before this returns.
+    /// Replaces a file. The new one is on the disk when this returns.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         let path = self.path_of(name);
         let new = self.path_of(&format!(".{name}.{}.new", std::process::id()));
@@ -94,7 +95,8 @@ impl Folder {
         }
     }
 
-    /// Waits until no other process changes files here. Given back with what is returned.
+    /// Takes the lock against other processes that change files here; dropping the result releases
+    /// it.
     pub(crate) fn lock(&self, name: &str) -> Result<File, FileError> {
         let path = self.path_of(name);
         let take = || {
@@ -112,7 +114,7 @@ impl Folder {
     }
 }
 
-/// A file's bytes, if it is there, this user's and closed to others.
+/// A file's bytes, if it exists, belongs to this user and is closed to others.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let failed = |source| FileError::Read { path: path.to_owned(), source };
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;

@@ -1,4 +1,5 @@
-//! What passes between the engine and coordd. The engine knows no socket, and the link to coordd no NATS.
+//! What passes between the engine and coordd. The engine knows no socket, and the link to coordd no
+//! NATS.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use crate::keys::Fingerprint;
 /// From coordd.
 #[derive(Debug)]
 pub(crate) enum FromHome {
-    /// Coordd is there, and hands over again what is open. Its messages' numbers count within this epoch.
+    /// Coordd is there, and hands over again what is open. Its messages' numbers count within this
+    /// epoch.
     Met { epoch: u64 },
     /// It is away: nothing can be brought.
     Away,
@@ -50,16 +52,16 @@ pub(crate) struct Report {
     /// The server's address, without credentials.
     pub(crate) server: String,
     pub(crate) connected: bool,
-    /// What is wrong, and what to do about it; empty when all is well.
+    /// The problem and what to do about it; empty when all is well.
     pub(crate) trouble: String,
-    /// How many servers keep what is on its way.
+    /// How many servers keep messages in transit.
     pub(crate) replicas: u32,
     /// Rows that are on their way.
     pub(crate) rows: u32,
     pub(crate) peers: Vec<PeerReport>,
     /// What was refused or set aside, by reason.
     pub(crate) refused: Vec<(String, u64)>,
-    /// Messages of trusted daemons that were not let in.
+    /// Rejected messages of trusted daemons.
     pub(crate) letters: Vec<crate::refused::Letter>,
 }
 
@@ -70,7 +72,7 @@ pub(crate) struct PeerReport {
     /// What its user here calls it.
     pub(crate) name: String,
     pub(crate) machine: String,
-    /// When it was last heard of, by this machine's clock; 0 for never.
+    /// When the daemon was last heard, by this machine's clock; 0 for never.
     pub(crate) heard_ms: u64,
     /// Rows on their way to it.
     pub(crate) rows: u32,

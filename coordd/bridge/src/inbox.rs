@@ -1,7 +1,9 @@
-//! What has been decided about the rows of one other daemon, and from that whether one is new, known, or too early.
+//! The dedup store for the rows of one other daemon: tells whether a row is new, known, or too
+//! early.
 //!
-//! Rows of a pair are decided in the order of their numbers, and one number says it all: everything up to it is decided.
-//! So a replay of any age, of any length, is known for what it is, and costs no memory. Does no I/O.
+//! Rows of a pair are decided in the order of their numbers, so one cursor is enough: everything up
+//! to it is decided. A replay of any age and length is recognised, and costs no memory. Does no
+//! I/O.
 
 use std::collections::VecDeque;
 
@@ -11,14 +13,14 @@ use crate::body::Verdict;
 use crate::envelope::Place;
 use crate::limits::WINDOW_MAX;
 
-/// What is remembered of one sender. It is on the disk before a row is acknowledged to the server.
+/// The cursor of one sender. It is on the disk before a row is acknowledged to the server.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     epoch: u64,
     /// Everything up to this is decided.
     last: u64,
-    /// The latest of those that were refused. A sender has at most [`WINDOW_MAX`] rows on their way, so that it can ask
-    /// about none that is not here.
+    /// The latest refusals. A sender has at most [`WINDOW_MAX`] rows in transit, so every refusal
+    /// that it can ask about is here.
     #[serde(default)]
     refused: VecDeque<(u64, String)>,
 }
@@ -30,7 +32,7 @@ pub(crate) enum Judged {
     New,
     /// Decided before: the sender has missed the receipt.
     Known(Verdict),
-    /// One before it has not come. It is left to the sender, who has both, to send them again.
+    /// An earlier row has not come. The sender has both, and sends them again.
     Early,
     /// From before the sender's numbers began again.
     OldEpoch,

@@ -1,8 +1,9 @@
-//! Who a daemon is to others: a key that signs and a key that opens, made at the first use and kept in one file.
+//! The identity of a daemon: a signing key and a decryption key, made at the first use and kept in
+//! one file.
 //!
-//! The two public halves together are the daemon's *key*, one line that people give to each other out of band. Its
-//! *fingerprint* is short enough for subjects, addresses and to be read aloud. Secrets never leave this module but as
-//! signatures and opened texts.
+//! The two public halves together are the daemon's *key*, one line that people give to each other
+//! out of band. Its *fingerprint* is short enough for subjects, addresses and to be read aloud.
+//! Secrets leave this module only as signatures and decrypted texts.
 
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -27,14 +28,14 @@ const KEY_PREFIX: &str = "coordd1-";
 /// Bytes of a public half, and of a secret.
 pub(crate) const HALF_LEN: usize = 32;
 
-/// Bytes that sealing adds: a key for this one text, and a tag.
+/// Bytes that sealing adds: an ephemeral public key and a tag.
 pub(crate) const SEAL_LEN: usize = 32 + 16;
 
-/// Characters of a fingerprint: 80 bits. Two of one's own peers do not share it by chance, and it is never what decides:
-/// signatures are checked against the whole key.
+/// Characters of a fingerprint: 80 bits. Two of one's own peers do not share it by chance, and it
+/// is never what decides: signatures are checked against the whole key.
 const FINGERPRINT_LEN: usize = 16;
 
-/// Keeps what is sealed here from being opened as anything else.
+/// Domain separation for sealed texts.
 const SEAL_INFO: &[u8] = b"coordd bridge seal v1";
 
 /// Why there is no identity.
@@ -49,7 +50,7 @@ pub(crate) enum KeyError {
     #[error("the system gives no random bytes")]
     Random,
     #[error(
-        "this is no key; copy the whole line that `coordctl bridge key` prints on the other machine"
+        "this is not a key; copy the whole line that `coordctl bridge key` prints on the other machine"
     )]
     NotAKey,
 }
@@ -62,7 +63,7 @@ pub(crate) struct PublicKey {
 }
 
 impl PublicKey {
-    /// The half that names a daemon in an envelope.
+    /// The public signing key, which names a daemon in an envelope.
     pub(crate) fn sign_half(&self) -> &[u8; HALF_LEN] {
         &self.sign
     }
@@ -79,12 +80,13 @@ impl PublicKey {
 
     /// Whether this daemon signed that.
     pub(crate) fn signed(&self, text: &[u8], signature: &[u8; 64]) -> bool {
-        // Strict: of the several encodings of one signature one is taken, and keys of small order sign nothing.
+        // Strict verification: only the canonical encoding is accepted, and keys of small order are
+        // not.
         VerifyingKey::from_bytes(&self.sign)
             .is_ok_and(|key| key.verify_strict(text, &Signature::from_bytes(signature)).is_ok())
     }
 
-    /// Seals a text that this daemon alone can open; it opens only beside the same `beside`.
+    /// Encrypts a text for this daemon alone, bound to the associated data `beside`.
     pub(crate) fn seal(&self, text: &[u8], beside: &[u8]) -> Result<Vec<u8>, KeyError> {
         let key = <Kem as hpke::Kem>::PublicKey::from_bytes(&self.seal);
         let key = key.map_err(|_| KeyError::NotAKey)?;
@@ -127,7 +129,7 @@ impl std::str::FromStr for PublicKey {
     }
 }
 
-/// A daemon by its short name. What came from outside is one only after [`Fingerprint::parse`].
+/// The short fingerprint of a daemon. Text from outside must pass [`Fingerprint::parse`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Fingerprint(String);
@@ -164,7 +166,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The one in the folder, or a new one, which is on the disk before anybody is told of it.
+    /// The identity in the folder, or a new one, which is on the disk before it is used.
     pub(crate) fn open(folder: &Folder) -> Result<Self, KeyError> {
         let _lock = folder.lock("identity.lock")?;
         if let Some(bytes) = folder.read(IDENTITY_FILE)? {
@@ -275,7 +277,7 @@ pub(crate) mod tests {
         let (a, b) = (identity(1), identity(2));
         let sealed = b.public().seal(b"words", b"header").unwrap();
         assert_eq!(sealed.len(), 5 + SEAL_LEN);
-        assert!(!sealed.windows(5).any(|it| it == b"words"));
+        assert!(!sealed.windows(5).any(|window| window == b"words"));
         assert_eq!(b.open_sealed(&sealed, b"header").unwrap(), b"words");
         assert!(b.open_sealed(&sealed, b"headex").is_none());
         assert!(a.open_sealed(&sealed, b"header").is_none());

@@ -1,7 +1,9 @@
-//! The connection to coordd: hello, then orders in, calls out. JSON Lines, which programs of any build understand.
+//! The connection to coordd: hello, then orders in, calls out. JSON Lines, which programs of any
+//! build understand.
 //!
-//! Nothing is kept over the loss of a connection: coordd hands over again what is open, and what was brought is brought
-//! again. So what the engine says while there is none is dropped, and the engine never waits for a coordd that is away.
+//! Nothing is kept when a connection is lost: coordd hands over open rows again, and the engine
+//! brings its own again. So the engine's calls are dropped while there is no connection, and it
+//! never waits for an absent coordd.
 
 mod report;
 
@@ -32,13 +34,13 @@ const HELLO_MAX: Duration = Duration::from_secs(10);
 /// Between attempts to connect.
 const AGAIN: Duration = Duration::from_millis(200);
 const READ_LEN: usize = 64 * 1024;
-/// Rows brought and not decided. The engine brings one at a time; more is a fault.
+/// Rows that were brought and are undecided. The engine brings one at a time; more is a bug.
 const OPEN_MAX: usize = 16;
 
 /// Why there will be no connection any more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    #[error("coordd knows this bridge no more")]
+    #[error("coordd no longer knows this bridge")]
     Refused,
 }
 
@@ -160,8 +162,8 @@ impl Link {
     }
 }
 
-/// Does something without a connection, while what the engine says is dropped: coordd is told anew at the next meeting. None
-/// when the engine is gone.
+/// Runs `work` without a connection and drops the engine's calls meanwhile: coordd is told again on
+/// the next connection. None when the engine is gone.
 async fn unheard<T>(
     from_engine: &mut mpsc::Receiver<ToHome>,
     what: impl Future<Output = T>,
@@ -180,8 +182,8 @@ async fn connect(
     credentials: &Credentials,
 ) -> Result<(UnixStream, LineDecoder), Ended> {
     let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
-    let mut stream = UnixStream::connect(socket).await.map_err(|it| lost(&it))?;
-    let owner = stream.peer_cred().map_err(|it| lost(&it))?.uid();
+    let mut stream = UnixStream::connect(socket).await.map_err(|error| lost(&error))?;
+    let owner = stream.peer_cred().map_err(|error| lost(&error))?.uid();
     if owner != rustix::process::geteuid().as_raw() {
         return Err(Ended::Lost("the socket is served by another user".to_owned()));
     }
@@ -190,8 +192,8 @@ async fn connect(
         program: concat!("coordd-bridge ", env!("CARGO_PKG_VERSION")).to_owned(),
         agent: Some(credentials.clone()),
     });
-    let bytes = line::encode(&hello).map_err(|it| lost(&it))?;
-    stream.write_all(&bytes).await.map_err(|it| lost(&it))?;
+    let bytes = line::encode(&hello).map_err(|error| lost(&error))?;
+    stream.write_all(&bytes).await.map_err(|error| lost(&error))?;
     let mut decoder = LineDecoder::default();
     let mut chunk = vec![0; READ_LEN];
     loop {
@@ -212,18 +214,19 @@ async fn connect(
 }
 
 fn next(decoder: &mut LineDecoder) -> Result<Option<FromDaemon>, String> {
-    let line = decoder.next_line().map_err(|it| it.to_string())?;
-    line.map(|it| line::decode(&it)).transpose().map_err(|it| it.to_string())
+    let line = decoder.next_line().map_err(|error| error.to_string())?;
+    line.map(|line| line::decode(&line)).transpose().map_err(|error| error.to_string())
 }
 
-/// A row that no call can carry will not be taken, however often it comes. Does not wait: the engine may wait for this side.
+/// A row that is too large for a call is refused for good. Does not wait, since the engine may be
+/// waiting for this side.
 fn too_long(ticket: u64, to_engine: &mpsc::Sender<FromHome>) -> Option<Ended> {
     let decision = Decision::Refused("it is longer than what coordd takes".to_owned());
     let said = to_engine.try_send(FromHome::Decided { ticket, decision });
     said.is_err().then(|| Ended::Lost("the engine has no room for a decision".to_owned()))
 }
 
-/// What a message says to the engine, if it says something.
+/// The message as an order for the engine, if it is one.
 fn taken(message: FromDaemon, open: &mut BTreeMap<u64, u64>) -> Result<Option<FromHome>, Ended> {
     match message {
         FromDaemon::Bridge(order) => Ok(ordered(order)),
@@ -366,7 +369,8 @@ mod tests {
         let socket = base.path().join("socket");
         let (link, to_home, mut from_home) = link(socket.clone());
         let all = async {
-            // Far more than there is room for, over more than one attempt, and nobody reads what the link says.
+            // Far more than there is room for, over more than one attempt, and nobody reads what
+            // the link says.
             for id in 0..100 {
                 to_home.send(told(id)).await.unwrap();
             }

@@ -1,7 +1,9 @@
-//! `coordd-bridge`: carries messages between this machine's coordd and those of other machines, over NATS JetStream.
+//! `coordd-bridge`: carries messages between this machine's coordd and those of other machines,
+//! over NATS JetStream.
 //!
-//! coordd starts it with one line of JSON on stdin, and it ends when stdin does. It holds the network, TLS and credentials,
-//! so that the daemon has none of them. What it brings is judged by coordd.
+//! coordd starts it with one line of JSON on stdin, and it ends when stdin does. It holds the
+//! network, TLS and credentials, so that the daemon has none of them. coordd judges every message
+//! that it brings.
 //!
 //! ```text
 //! coordd-bridge                              the bridge process
@@ -55,7 +57,7 @@ use crate::trusted::Trusted;
 
 /// The longest line of a bootstrap, and the longest settings: some paths and a token.
 const INPUT_LEN_MAX: u64 = 64 * 1024;
-/// What waits between the engine and coordd. Few, since each side takes what it gets at once.
+/// The queue between the engine and coordd. Short, since each side handles its input at once.
 const HOME_LEN_MAX: usize = 64;
 
 fn main() -> ExitCode {
@@ -108,7 +110,7 @@ fn set_up(folder: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(INPUT_LEN_MAX).read_to_string(&mut text);
     read.context("reading the settings from stdin")?;
-    let (settings, unknown) = Settings::parse(&text).context("the settings are not understood")?;
+    let (settings, unknown) = Settings::parse(&text).context("the settings are not valid")?;
     anyhow::ensure!(unknown.is_empty(), "nobody here knows the setting {}", unknown.join(", "));
     let folder = Folder::open(Path::new(folder))?;
     // Secrets are looked at now, while somebody is there to be told.
@@ -153,7 +155,7 @@ fn run() -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     let ended = LocalSet::new().block_on(&runtime, live());
-    // A name that is being looked up must not keep the process.
+    // A pending name look-up must not keep the process alive.
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
     ended
 }
@@ -163,9 +165,9 @@ async fn live() -> anyhow::Result<()> {
     let mut first = String::new();
     stdin.read_line(&mut first).await.context("reading the bootstrap from stdin")?;
     let boot: Bootstrap = serde_json::from_str(&first)
-        .context("what is on stdin is no bootstrap: coordd starts this program")?;
+        .context("stdin does not hold a bootstrap: coordd starts this program")?;
     let folder = Folder::open(Path::new(&boot.folder))?;
-    // One process, whatever becomes of daemons: the next one waits here for the end of this one.
+    // Only one bridge process at a time: the next one waits here until this one has exited.
     let _only = folder.lock("process.lock")?;
     let settings = Settings::read(&folder)?;
     let settings =
@@ -208,7 +210,7 @@ async fn live() -> anyhow::Result<()> {
 
 fn machine() -> String {
     let name = nix::unistd::gethostname().ok();
-    body::cut(&name.and_then(|it| it.into_string().ok()).unwrap_or_default())
+    body::cut(&name.and_then(|name| name.into_string().ok()).unwrap_or_default())
 }
 
 fn set_up_logs() {
@@ -222,7 +224,7 @@ fn set_up_logs() {
         .init();
 }
 
-/// Random bits, for spreading and for names that must differ; nothing secret is made of them.
+/// Random bits for jitter and unique names; not for secrets.
 fn chance() -> u64 {
     getrandom::u64().unwrap_or_default()
 }

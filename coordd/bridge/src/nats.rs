@@ -1,7 +1,7 @@
 //! The server: one connection, one stream, one consumer. The only module that speaks NATS.
 //!
-//! It keeps connecting for as long as it takes and says what is wrong. It makes the stream and the consumer where they are
-//! missing, which is also what it does after a server has lost its store. It decides nothing about what it carries.
+//! It reconnects for as long as it takes and reports the problem. It creates a missing stream and
+//! consumer, also after a server has lost its store. It decides nothing about messages.
 
 mod arriving;
 mod connect;
@@ -26,18 +26,20 @@ use crate::settings::{Settings, SettingsError};
 use crate::subjects;
 use crate::wire::{Arrival, Ends, Sent, Standing, ToSend};
 
-/// How long the server may take to say that it stored something, or to answer.
+/// How long the server may take to confirm or to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// After this the server delivers again what was not acknowledged. Far longer than coordd takes to commit; and all that a bridge
-/// had in its hands when it died is held back for so long.
+/// The redelivery time of unacknowledged messages: far longer than coordd takes to commit, but
+/// messages that a killed bridge had taken wait this long.
 const ACK_WAIT: Duration = Duration::from_secs(10);
 /// Delivered and not acknowledged: two windows.
 const ACKS_PENDING_MAX: i64 = 128;
-/// How long the server keeps what nobody fetches: as long as coordd keeps receipts. The outbox has it anyway.
+/// How long the server keeps messages that nobody fetches: as long as coordd keeps receipts. The
+/// outbox has them, too.
 const STORED_FOR: Duration = Duration::from_hours(7 * 24);
 /// How long the server knows the ids of copies. A repeated attempt comes within seconds.
 const DUPLICATES_FOR: Duration = Duration::from_mins(2);
-/// The longest stream in bytes, which servers set aside at once; when it is full they refuse, and outboxes wait.
+/// The longest stream in bytes, which servers set aside at once; when it is full they refuse, and
+/// outboxes wait.
 const STREAM_LEN_MAX: i64 = 1 << 28;
 /// Rows sent and not confirmed by the server.
 const UNCONFIRMED_MAX: usize = 256;
@@ -47,7 +49,7 @@ const UNCONFIRMED_MAX: usize = 256;
 pub(crate) enum NatsError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("cannot use the credentials file; it must be as `nsc` wrote it")]
+    #[error("cannot use the credentials file; it must have the format that `nsc` writes")]
     Credentials {
         #[source]
         source: std::io::Error,
@@ -80,13 +82,13 @@ pub(crate) async fn carry(
     Ok(())
 }
 
-/// Something that the server has to confirm. What becomes of receipts is told to nobody.
+/// A message that the server has to confirm. Nobody is told about receipts.
 struct Begun {
     row: Option<Sent>,
     answer: PublishAckFuture,
 }
 
-/// Sends in order, and tells what was stored.
+/// Sends in order, and reports what was stored.
 async fn publish(
     client: &Client,
     jetstream: &jetstream::Context,
@@ -124,7 +126,7 @@ async fn confirmed(
 ) -> Option<Sent> {
     let Begun { mut row, answer } = begun;
     match answer.await {
-        // A copy that it knew is one that it stored.
+        // A duplicate that the server recognised is stored.
         Ok(_) => {
             note(standing, None);
             if let Some(row) = &mut row {
@@ -132,8 +134,8 @@ async fn confirmed(
             }
         }
         Err(error) => {
-            // Without a connection there is no answer, which is said as what it is. A receipt that only had no answer is not
-            // repeated, so that nothing would take the word back.
+            // Without a connection there is no answer, and that is the reported problem. An
+            // unanswered receipt is not repeated, so nothing would clear another problem.
             let is_silence =
                 matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
             let is_there = client.connection_state() == State::Connected;
@@ -145,8 +147,8 @@ async fn confirmed(
     row
 }
 
-/// Sends one; a row that was not sent is given back. While there is no connection nothing is: the client would keep all of it
-/// in memory.
+/// Sends one message; an unsent row is returned. Without a connection nothing is sent, because the
+/// client would keep all of it in memory.
 async fn begin(
     client: &Client,
     jetstream: &jetstream::Context,
@@ -184,7 +186,8 @@ async fn begin(
     }
 }
 
-/// Notes whether the server stores what it is sent: what it does not store stays with the sender, who would not know why.
+/// Records whether the server stores messages, so that the sender of an unstored one is told why it
+/// waits.
 fn note(standing: &watch::Sender<Standing>, error: Option<&dyn std::error::Error>) {
     let why = error.map_or(String::new(), |error| {
         let said = crate::body::cut(&connect::chain(error));
@@ -202,7 +205,7 @@ fn note(standing: &watch::Sender<Standing>, error: Option<&dyn std::error::Error
     }
 }
 
-/// Fetches what the server keeps for this daemon, from where it was left, for ever.
+/// Fetches stored messages for this daemon, from the last position, for ever.
 async fn fetch(
     client: &Client,
     jetstream: &jetstream::Context,
@@ -236,7 +239,7 @@ async fn fetch(
     }
 }
 
-/// The stream and the consumer, made where they are missing.
+/// The stream and the consumer; missing ones are created.
 async fn ensure(
     jetstream: &jetstream::Context,
     own: &Fingerprint,
@@ -245,7 +248,7 @@ async fn ensure(
         name: subjects::STREAM.to_owned(),
         subjects: subjects::STORED.map(str::to_owned).to_vec(),
         description: Some("messages between coordd daemons".to_owned()),
-        // What was acknowledged by the one daemon that it is for is of no use to anybody.
+        // A message that its one receiver has acknowledged can be deleted.
         retention: stream::RetentionPolicy::WorkQueue,
         discard: stream::DiscardPolicy::New,
         storage: stream::StorageType::File,
@@ -255,7 +258,7 @@ async fn ensure(
         ..stream::Config::default()
     };
     let advice =
-        "the server gives no stream; JetStream must be on, and allow this user what BRIDGE.md says";
+        "the server gives no stream; switch JetStream on, and allow this user what BRIDGE.md lists";
     let found = jetstream.get_or_create_stream(wanted).await;
     let found = found.map_err(|error| format!("{advice} ({error})"))?;
     let replicas = u32::try_from(found.cached_info().config.num_replicas).unwrap_or(u32::MAX);

@@ -6,8 +6,9 @@
 //!      └────────────────┴───────────────────┘
 //! ```
 //!
-//! That the server stored a row ends nothing: it may lose what it acknowledged. A row stays until the receiving daemon has
-//! decided about it, or until it expires. coordd has all of them on disk and hands them over again after a restart.
+//! That the server stored a row ends nothing: it may lose what it acknowledged. A row stays until
+//! the receiving daemon has decided about it, or until it expires. coordd has all of them on disk
+//! and hands them over again after a restart.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +17,8 @@ use crate::envelope::Place;
 use crate::keys::Fingerprint;
 use crate::limits::{ROWS_MAX, WINDOW_MAX};
 
-/// How long a receiver that is there may take before a row is sent again, at first; doubled each time.
+/// How long a receiver that is there may take before a row is sent again, at first; doubled each
+/// time.
 const GRACE_MS: u64 = 4_000;
 /// The longest of these. A receiver with a long queue before it gets few copies.
 const GRACE_MS_MAX: u64 = 60 * 1_000;
@@ -117,10 +119,11 @@ impl Outbox {
 
     /// The same, to one daemon.
     pub(crate) fn len_to(&self, to: &Fingerprint) -> usize {
-        self.pairs.get(to).map_or(0, |it| it.rows.len())
+        self.pairs.get(to).map_or(0, |pair| pair.rows.len())
     }
 
-    /// The next row to be sent, if one is due. A pair's rows go in order, and none beyond the window.
+    /// The next row to be sent, if one is due. A pair's rows go in order, and none beyond the
+    /// window.
     pub(crate) fn next(&mut self, now_ms: u64) -> Option<Send> {
         for _ in 0..self.turn.len() {
             let to = self.turn.pop_front()?;
@@ -138,16 +141,18 @@ impl Outbox {
         let Some(pair) = self.pairs.get_mut(to) else { return };
         pair.failures = 0;
         pair.retry_at_ms = 0;
-        let it = pair.rows.get_mut(&id).filter(|it| it.state == State::Sending && it.copy == copy);
+        let it =
+            pair.rows.get_mut(&id).filter(|row| row.state == State::Sending && row.copy == copy);
         if let Some(it) = it {
             it.state = State::Stored { at_ms: now_ms };
         }
     }
 
-    /// It is not known whether the server has it. The same copy is sent again: if it has, it knows that.
+    /// It is not known whether the server has it. The same copy is sent again: if it has, it knows
+    /// that.
     pub(crate) fn not_stored(&mut self, to: &Fingerprint, id: u64, jitter: u64, now_ms: u64) {
         let Some(pair) = self.pairs.get_mut(to) else { return };
-        let Some(it) = pair.rows.get_mut(&id).filter(|it| it.state == State::Sending) else {
+        let Some(it) = pair.rows.get_mut(&id).filter(|row| row.state == State::Sending) else {
             return;
         };
         it.state = State::Waiting;
@@ -158,13 +163,14 @@ impl Outbox {
         }
     }
 
-    /// The receiving daemon is there. What it has had for a while without a word about it is sent again: the server lost
-    /// it, or the receipt.
+    /// The receiving daemon is there. What it has had for a while without a word about it is sent
+    /// again: the server lost it, or the receipt.
     pub(crate) fn heard_of(&mut self, from: &Fingerprint, now_ms: u64) {
         let Some(pair) = self.pairs.get_mut(from) else { return };
-        // Rows of one window are stored within moments of each other; all of them wait for the first.
+        // Rows of one window are stored within moments of each other; all of them wait for the
+        // first.
         let grace_ms = doubled(GRACE_MS, pair.rounds, GRACE_MS_MAX);
-        if !pair.rows.values().any(|it| it.is_late(now_ms, grace_ms)) {
+        if !pair.rows.values().any(|row| row.is_late(now_ms, grace_ms)) {
             return;
         }
         pair.rounds = pair.rounds.saturating_add(1);
@@ -185,7 +191,7 @@ impl Outbox {
         verdict: Verdict,
     ) -> Option<Fate> {
         let pair = self.pairs.get_mut(from)?;
-        pair.rows.get(&id).filter(|it| it.row.epoch == epoch)?;
+        pair.rows.get(&id).filter(|row| row.row.epoch == epoch)?;
         pair.rows.remove(&id)?;
         pair.rounds = 0;
         self.len -= 1;
@@ -320,10 +326,10 @@ mod tests {
     fn rel72_a_row_that_was_not_stored_is_sent_as_the_same_copy() {
         let mut outbox = Outbox::default();
         outbox.take(row(1, 1));
-        assert_eq!(outbox.next(0).map(|it| it.copy), Some(0));
+        assert_eq!(outbox.next(0).map(|row| row.copy), Some(0));
         outbox.not_stored(&peer(1), 1, 7, 0);
         assert_eq!(outbox.next(0), None, "not at once");
-        assert_eq!(outbox.next(RETRY_MS).map(|it| it.copy), Some(0));
+        assert_eq!(outbox.next(RETRY_MS).map(|row| row.copy), Some(0));
     }
 
     #[test]
@@ -362,8 +368,9 @@ mod tests {
     }
 
     proptest! {
-        /// A server that loses, doubles, reorders, forgets and plays everything again, receipts that are lost, and either side dying
-        /// at any moment: everything enters once and in order, and the sender is told of each once.
+        /// A server that loses, doubles, reorders, forgets and plays everything again, receipts
+        /// that are lost, and either side dying at any moment: everything enters once and in order,
+        /// and the sender is told of each once.
         #[test]
         fn m7_rel18_any_server_any_luck_once_and_in_order(
             luck in proptest::collection::vec(0_u8..13, 200..600)

@@ -1,6 +1,6 @@
-//! What was refused from outside: how often, by reason, and which messages of trusted daemons were not let in. Kept in a file,
-//! so that it outlives the process. It is for people: nothing is decided by it, and what is lost with the last second is not
-//! missed.
+//! What was refused from outside: how often, by reason, and which messages of trusted daemons were
+//! not let in. Kept in a file, so that it outlives the process. It is for people: nothing is
+//! decided by it, and what is lost with the last second is not missed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,12 +41,12 @@ impl Refused {
     /// What an earlier process counted. A file that cannot be read is counted on from nothing.
     pub(crate) fn read(folder: &Folder) -> Self {
         let bytes = folder.read(REFUSED_FILE).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what was refused before is not known");
+            tracing::warn!(%error, "the record of refusals cannot be read");
             None
         });
         let Some(bytes) = bytes else { return Self::default() };
         let mut it: Self = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what was refused before is damaged; it is counted anew");
+            tracing::warn!(%error, "the record of refusals is damaged; counting begins again");
             Self::default()
         });
         it.letters.truncate(LETTERS_MAX);
@@ -83,7 +83,7 @@ impl Refused {
         }
         let Ok(bytes) = serde_json::to_vec(self) else { return };
         if let Err(error) = folder.write(REFUSED_FILE, &bytes) {
-            tracing::warn!(%error, "what was refused is not written down");
+            tracing::warn!(%error, "the record of refusals cannot be written");
             self.is_unwritten = true;
         }
     }
@@ -114,7 +114,7 @@ mod tests {
         refused.write(&folder);
         let mut again = Refused::read(&folder);
         assert_eq!(again, refused);
-        let kept: Vec<_> = again.letters().map(|it| it.at_ms).collect();
+        let kept: Vec<_> = again.letters().map(|letter| letter.at_ms).collect();
         assert_eq!((kept.len(), kept.first(), kept.last()), (LETTERS_MAX, Some(&36), Some(&99)));
         let counted = (0..100).filter(|it| again.count(&it.to_string()).is_some()).count();
         assert_eq!(counted, REASONS_MAX - 1);

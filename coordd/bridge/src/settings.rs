@@ -1,4 +1,5 @@
-//! Which server, and how this daemon shows it who it is. Secrets stay in the files that their owner named.
+//! Which server, and how this daemon shows it who it is. Secrets stay in the files that their owner
+//! named.
 
 use std::path::{Path, PathBuf};
 
@@ -16,17 +17,17 @@ const SERVERS_MAX: usize = 16;
 pub(crate) enum SettingsError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error(
-        "{SETTINGS_FILE} is not understood; set the bridge up again with `coordctl bridge add`"
-    )]
+    #[error("{SETTINGS_FILE} is not valid; set up the bridge again with `coordctl bridge add`")]
     Malformed {
         #[source]
         source: toml::de::Error,
     },
-    #[error("{given} is no server; give an address such as nats://host:4222 or tls://host:4222")]
+    #[error(
+        "{given} is not a server address; give one such as nats://host:4222 or tls://host:4222"
+    )]
     Server { given: String },
     #[error(
-        "a password in the address is seen by everyone on this machine; put it into a file and use --token-file"
+        "everyone on this machine can see a password in the address; put it into a file and use --token-file"
     )]
     Secret,
     #[error("give 1 to {SERVERS_MAX} servers")]
@@ -35,9 +36,9 @@ pub(crate) enum SettingsError {
     TwoWays,
     #[error("--certificate and --key go together")]
     HalfCertificate,
-    #[error("{} is not there; give the path of a file", path.display())]
+    #[error("{} does not exist; give the path of a file", path.display())]
     Missing { path: PathBuf },
-    #[error("{} is no text of one line", path.display())]
+    #[error("{} is not a text of one line", path.display())]
     NotALine { path: PathBuf },
 }
 
@@ -85,7 +86,7 @@ impl Settings {
         let given: toml::Table = toml::from_str(text).map_err(malformed)?;
         let found: Self = toml::from_str(text).map_err(malformed)?;
         let known = toml::Table::try_from(&found).unwrap_or_default();
-        let unknown = given.keys().filter(|it| !known.contains_key(*it)).cloned().collect();
+        let unknown = given.keys().filter(|key| !known.contains_key(*key)).cloned().collect();
         Ok((found, unknown))
     }
 

@@ -1,6 +1,7 @@
-//! A bridge of a later build, for tests. It says all that this build says, in the form that a later minor version may have:
-//! with fields that nobody here knows, and now and then something of a kind that nobody here knows. Only with the feature
-//! `skew`, and there only where `COORDD_TEST_LATER_BUILD` is set. It is in no build that is given to anybody.
+//! A bridge of a later build, for tests. It says all that this build says, in the form that a later
+//! minor version may have: with fields that nobody here knows, and now and then something of a kind
+//! that nobody here knows. Only with the feature `skew`, and there only where
+//! `COORDD_TEST_LATER_BUILD` is set. It is in no build that is given to anybody.
 
 use serde_json::{Value, json};
 
@@ -50,7 +51,8 @@ pub(crate) fn file(bytes: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&content).unwrap_or_default()
 }
 
-/// What else it sends where it sends this: an envelope of an unknown kind, and one of an unknown version.
+/// What else it sends where it sends this: an envelope of an unknown kind, and one of an unknown
+/// version.
 pub(crate) fn also(envelope: &[u8]) -> Vec<Vec<u8>> {
     let with = |at: usize, byte: u8| {
         let mut other = envelope.to_vec();

@@ -1,5 +1,5 @@
-//! The names on the server: subjects, the stream, consumers. A subject names its receiver first, so that a server can
-//! give each daemon the right to read its own and no other.
+//! The names on the server: subjects, the stream, consumers. A subject names its receiver first, so
+//! that a server can give each daemon the right to read its own and no other.
 //!
 //! ```text
 //!   coordd.v1.<receiver>.row.<sender>        stored, rows of outboxes
@@ -34,13 +34,14 @@ pub(crate) fn all(kind: Kind, to: &Fingerprint) -> String {
     format!("coordd.v1.{to}.{}.*", word(kind))
 }
 
-/// All that is stored for a daemon. One filter, which stands in the name of the request for a consumer: so a server can give
-/// each daemon the right to its own consumer and to no other's mail.
+/// All that is stored for a daemon. One filter, which stands in the name of the request for a
+/// consumer: so a server can give each daemon the right to its own consumer and to no other's mail.
 pub(crate) fn stored_for(own: &Fingerprint) -> String {
     format!("coordd.v1.{own}.>")
 }
 
-/// Where the server's answers to a daemon go: by a name of its own, so that nobody else may hear them.
+/// Where the server's answers to a daemon go: by a name of its own, so that nobody else may hear
+/// them.
 pub(crate) fn answers(own: &Fingerprint) -> String {
     format!("_INBOX.{own}")
 }

@@ -1,6 +1,6 @@
-//! How often this process ended while coordd had a row in its hands. A row that ends it each time must not be brought for ever;
-//! one that came often for another reason must not be refused. Kept in a file, which is written before such a row is brought.
-//! It decides nothing.
+//! How often this process ended while coordd had a row in its hands. A row that ends it each time
+//! must not be brought for ever; one that came often for another reason must not be refused. Kept
+//! in a file, which is written before such a row is brought. It decides nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,8 @@ struct Row {
     is_counted: bool,
 }
 
-/// All of them. No more than can be undecided at once: of more the oldest is forgotten, and counted anew.
+/// All of them. No more than can be undecided at once: of more the oldest is forgotten, and counted
+/// anew.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Tried {
@@ -35,14 +36,14 @@ impl Tried {
     /// What earlier lives left. What cannot be read is counted anew.
     pub(crate) fn read(folder: &Folder) -> Self {
         let bytes = folder.read(TRIED_FILE).unwrap_or_else(|error| {
-            tracing::warn!(%error, "how often messages were tried is not known");
+            tracing::warn!(%error, "the record of attempts cannot be read");
             None
         });
         let mut found: Self = bytes
-            .map(|it| serde_json::from_slice(&it))
+            .map(|byte| serde_json::from_slice(&byte))
             .transpose()
             .unwrap_or_else(|error| {
-                tracing::warn!(%error, "how often messages were tried is damaged; it is counted anew");
+                tracing::warn!(%error, "the record of attempts is damaged; counting begins again");
                 None
             })
             .unwrap_or_default();
@@ -50,8 +51,8 @@ impl Tried {
         found
     }
 
-    /// Counts that a row is about to be brought, once in a life, and says in how many lives it was brought before. A failure to
-    /// write costs the count of this life.
+    /// Counts that a row is about to be brought, once in a life, and says in how many lives it was
+    /// brought before. A failure to write costs the count of this life.
     pub(crate) fn begin(&mut self, folder: &Folder, from: &Fingerprint, place: Place) -> u32 {
         let at = self.position(from, place).unwrap_or_else(|| {
             if self.rows.len() >= UNDECIDED_MAX {
@@ -81,15 +82,15 @@ impl Tried {
     }
 
     fn position(&self, from: &Fingerprint, place: Place) -> Option<usize> {
-        self.rows
-            .iter()
-            .position(|it| it.from == from.as_str() && it.epoch == place.epoch && it.id == place.id)
+        self.rows.iter().position(|row| {
+            row.from == from.as_str() && row.epoch == place.epoch && row.id == place.id
+        })
     }
 
     fn write(&self, folder: &Folder) {
         let Ok(bytes) = serde_json::to_vec(self) else { return };
         if let Err(error) = folder.write(TRIED_FILE, &bytes) {
-            tracing::warn!(%error, "how often messages were tried is not written down");
+            tracing::warn!(%error, "the record of attempts cannot be written");
         }
     }
 }

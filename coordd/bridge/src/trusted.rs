@@ -1,4 +1,5 @@
-//! Whom this daemon trusts: keys that its user was given out of band. One file, edited by `coordctl bridge trust` alone.
+//! Whom this daemon trusts: keys that its user was given out of band. One file, edited by `coordctl
+//! bridge trust` alone.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +25,13 @@ pub(crate) enum TrustError {
     Damaged,
     #[error("a name is 1 to {NAME_LEN_MAX} letters, digits, `-`, `_` or `.`")]
     Name,
-    #[error("{name} is another peer's name already; choose another with --name")]
+    #[error("another peer already has the name {name}; choose another one with --name")]
     Taken { name: String },
-    #[error(
-        "at most {PEERS_MAX} peers can be trusted; take one away with `coordctl bridge distrust`"
-    )]
+    #[error("at most {PEERS_MAX} peers can be trusted; remove one with `coordctl bridge distrust`")]
     Full,
     #[error("that is this daemon's own key; run `coordctl bridge key` on the other machine")]
     Own,
-    #[error("no peer is called {given}; `coordctl bridge ls` lists them")]
+    #[error("no peer named {given}; `coordctl bridge ls` lists them")]
     Unknown { given: String },
 }
 
@@ -120,7 +119,7 @@ impl Trusted {
 
     /// By the half of the key that an envelope names.
     pub(crate) fn by_half(&self, half: &[u8; HALF_LEN]) -> Option<&PublicKey> {
-        self.peers.values().map(|it| &it.key).find(|key| key.sign_half() == half)
+        self.peers.values().map(|peer| &peer.key).find(|key| key.sign_half() == half)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Fingerprint, &Peer)> {

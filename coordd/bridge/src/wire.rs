@@ -1,5 +1,5 @@
-//! The engine's side of the server: what is sent, what came of it, what came in. Channels, so that the engine's tests
-//! need no server.
+//! The engine's side of the server: what is sent, what came of it, what came in. Channels, so that
+//! the engine's tests need no server.
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
@@ -101,7 +101,7 @@ pub(crate) struct Ends {
     pub(crate) standing: watch::Sender<Standing>,
 }
 
-/// Both.
+/// Both ends of the connection between the engine and the server.
 pub(crate) fn wire() -> (Wire, Ends) {
     let (send, to_send) = mpsc::channel(TO_SEND_MAX);
     let (told, outcomes) = mpsc::channel(TO_SEND_MAX);

@@ -1,4 +1,5 @@
-//! Replacing a file so that a reader, or a crash, finds the old one or the new one and nothing between.
+//! Replacing a file so that a reader, or a crash, finds the old one or the new one and nothing
+//! between.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 
 use super::{Dir, FileError};
 
-/// What a temporary file's name begins with. A left-over one is replaced by the next write of the same file.
+/// What a temporary file's name begins with. A left-over one is replaced by the next write of the
+/// same file.
 const TEMPORARY: &str = ".tmp-coordd-";
 
 impl Dir {
@@ -26,14 +28,15 @@ impl Dir {
                 .map_err(|error| FileError::io("replace", &shown, error))
         });
         if result.is_err() {
-            // Already failed; what is left over is replaced by the next write.
+            // The write has already failed; a left-over file is replaced by the next write.
             let _ = unlinkat(self, &*temporary, AtFlags::empty());
             return result;
         }
         rustix::fs::fsync(self).map_err(|error| FileError::io("sync the folder of", &shown, error))
     }
 
-    /// Writes a file, 0600, under a name of its own, for [`Dir::put_in_place`]. It is durable once its folder is synced.
+    /// Writes a file, 0600, under a name of its own, for [`Dir::put_in_place`]. It is durable once
+    /// its folder is synced.
     pub(crate) fn prepare(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         if !super::is_plain_name(name.as_ref()) {
             return Err(FileError::Outside { path: self.path.join(name) });
@@ -41,7 +44,7 @@ impl Dir {
         self.write_temporary(name, bytes)
     }
 
-    /// Puts what was prepared in the place of a file, in one step that is durable when this returns.
+    /// Renames a prepared file into its place. The rename is durable when this returns.
     pub(crate) fn put_in_place(&self, prepared: &str, name: &str) -> Result<(), FileError> {
         let shown = self.path.join(name);
         renameat(self, prepared, self, name)
@@ -58,7 +61,7 @@ impl Dir {
         }
     }
 
-    /// Removes a file. That it is not there is fine.
+    /// Removes a file. A missing file is no error.
     pub(crate) fn discard(&self, name: &str) -> Result<(), FileError> {
         match unlinkat(self, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -66,7 +69,8 @@ impl Dir {
         }
     }
 
-    /// Renames what is no such file as it should be, and returns its name now, which says since when.
+    /// Sets aside a file that is not valid: renames it, and returns the new name, which has the
+    /// time in it.
     pub(crate) fn set_damage_aside(&self, name: &str) -> Result<String, FileError> {
         self.set_aside(name, &format!("{name}.corrupt-{}", crate::clock::wall_ms() / 1000))
     }

@@ -1,7 +1,7 @@
 //! Opening what lies below a folder, without ever leaving it.
 //!
-//! The kernel does it in one call where it can. Where it cannot (an old kernel, or a filter that forbids the call), each
-//! component is opened by itself without following links, which is as safe.
+//! The kernel does it in one call where it can. Where it cannot (an old kernel, or a filter that
+//! forbids the call), each component is opened by itself without following links, which is as safe.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,10 +10,11 @@ use std::path::{Component, Path};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
-/// Deepest path that is opened below a folder. Deeper ones are nobody's work.
+/// Deepest path that is opened below a folder. No real project has deeper ones.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// Opens `path` below `dir`. A path that leads out, or over a link or a mount, gives `XDEV` or `LOOP`.
+/// Opens `path` below `dir`. A path that leads out, or over a link or a mount, gives `XDEV` or
+/// `LOOP`.
 pub(super) fn open(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let names = plain_components(path)?;
     let resolve = ResolveFlags::BENEATH
@@ -60,7 +61,7 @@ pub(super) fn open_by_component(
     step(&at, last, flags)
 }
 
-/// The names of a relative path that has nothing but names in it.
+/// The components of a relative path, all of which must be names.
 pub(super) fn plain_components(path: &Path) -> Result<Vec<&OsStr>, Errno> {
     let mut names = Vec::new();
     for component in path.components() {

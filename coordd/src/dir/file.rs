@@ -1,7 +1,8 @@
 //! Reading files below a folder that others, or agents, may write to.
 //!
-//! A file is first opened by name alone, checked (regular, one name, ours), and only then opened for reading through
-//! that same descriptor: neither a device nor a pipe is ever opened, and nothing can be exchanged in between.
+//! A file is first opened by name alone, checked (regular, one name, ours), and only then opened
+//! for reading through that same descriptor: neither a device nor a pipe is ever opened, and
+//! nothing can be exchanged in between.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -43,7 +44,8 @@ impl Dir {
         Ok(Content { bytes, cut })
     }
 
-    /// Opens a file directly in this folder for appending, and makes it, 0600, when it is not there.
+    /// Opens a file directly in this folder for appending, and makes it, 0600, when it is not
+    /// there.
     pub(crate) fn append(&self, name: &str) -> Result<File, FileError> {
         let shown = self.path.join(name);
         let flags = OFlags::WRONLY
@@ -72,7 +74,7 @@ fn reopen(found: &OwnedFd, shown: &Path) -> Result<OwnedFd, FileError> {
     open(link, flags, Mode::empty()).map_err(|error| FileError::io("open", shown, error))
 }
 
-/// Refuses all but a regular file of ours that has one name.
+/// Refuses everything but a regular file of ours with a single link.
 pub(super) fn check(fd: &OwnedFd, shown: &Path) -> Result<(), FileError> {
     let stat = fstat(fd).map_err(|error| FileError::io("look at", shown, error))?;
     let kind = FileType::from_raw_mode(stat.st_mode);

@@ -1,7 +1,8 @@
 //! Folders that are held by file descriptor, so that a changed path cannot lead elsewhere.
 //!
-//! A path is walked once. Each step is opened without following a link, and what was opened is what gets checked: a
-//! folder, ours, closed to others. From then on everything goes through the descriptor.
+//! A path is walked once. Each step is opened without following a link, and what was opened is what
+//! gets checked: a folder, ours, closed to others. From then on everything goes through the
+//! descriptor.
 //!
 //! ```text
 //! base (the user's choice, links followed) --name--> private 0700 --name--> private 0700 ...
@@ -40,18 +41,20 @@ const QUARANTINE_ENTRIES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Dir {
     fd: OwnedFd,
-    /// Where it was found. For messages, never for opening.
+    /// The path by which the folder was found. For messages, never for opening.
     path: PathBuf,
 }
 
-/// What is demanded of a folder that stands already.
+/// What is demanded of a folder that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// Ours and 0700; a looser one of ours is closed, and what others could have put there is moved aside.
+    /// Ours and 0700; a looser one of ours is closed, and what others could have put there is moved
+    /// aside.
     Repaired,
     /// Ours and 0700; a looser one is refused. For folders that the user named.
     Strict,
-    /// Ours and not writable by others; left as it is. For folders that are shared with other programs.
+    /// Ours and not writable by others; left as it is. For folders that are shared with other
+    /// programs.
     Shared,
 }
 
@@ -64,7 +67,8 @@ pub(crate) enum Found {
     Existing,
     /// It stood open to others and was closed.
     Repaired {
-        /// How many entries were moved aside, because others could have put them there.
+        /// The number of entries that were moved aside, because other users could have put them
+        /// there.
         quarantined: usize,
     },
 }
@@ -77,8 +81,8 @@ pub(crate) struct DirId {
 }
 
 impl Dir {
-    /// Opens a folder that the user or the system chose, following links. Nobody else may be able to exchange what is
-    /// in it: writable by others only with the sticky bit.
+    /// Opens a folder that the user or the system chose, following links. Nobody else may be able
+    /// to exchange what is in it: writable by others only with the sticky bit.
     pub(crate) fn base(path: &Path) -> Result<Self, DirError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty()).map_err(|error| match error {
@@ -110,7 +114,7 @@ impl Dir {
         };
         match self.open_checked(name, &path, demand)? {
             Some((dir, _)) if created => {
-                // Its name is on disk before anything in it counts as kept.
+                // The folder's name must be on disk before anything in it counts as durable.
                 fsync(&self.fd).map_err(|error| DirError::io("write", &self.path, error))?;
                 Ok((dir, Found::Created))
             }
@@ -125,7 +129,7 @@ impl Dir {
         Ok(self.open_checked(name, &path, demand)?.map(|(dir, _)| dir))
     }
 
-    /// Where it was found, for messages and for telling others.
+    /// The path by which the folder was found, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

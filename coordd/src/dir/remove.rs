@@ -1,8 +1,8 @@
-//! Removing a whole tree that somebody may be changing meanwhile.
+//! Removing a whole tree that another program may be changing at the same time.
 //!
-//! Only descriptors are used, never a path: a folder that is exchanged for a link at any moment is not followed. A
-//! folder further down is first moved up to the top, so that depth costs neither stack nor descriptors. A mount
-//! is left alone.
+//! Only descriptors are used, never a path: a folder that is exchanged for a link at any moment is
+//! not followed. A folder further down is first moved up to the top, so that depth costs neither
+//! stack nor descriptors. A mount is left alone.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -19,10 +19,10 @@ use super::{Demand, Dir, DirError, beneath, euid, is_plain_name};
 /// Names that are read at a time.
 const BATCH: usize = 1024;
 
-/// Most entries that are named as kept. The rest is the same story.
+/// The most left-over entries that are named.
 const KEPT_MAX: usize = 100;
 
-/// Longest that a removal goes on against somebody who keeps making files.
+/// The longest time for a removal while another program keeps creating files.
 const REMOVE_S_MAX: u64 = 60;
 
 /// What a removal did.
@@ -116,7 +116,7 @@ impl Emptying<'_> {
     fn is_late(&mut self) -> bool {
         let late = Instant::now() >= self.deadline;
         if late {
-            self.removal.keep(self.top.path.clone(), "something keeps making files in it");
+            self.removal.keep(self.top.path.clone(), "another program keeps creating files in it");
         }
         late
     }
@@ -138,12 +138,12 @@ impl Emptying<'_> {
         let shown = self.top.path.join(name);
         let dir = match open_folder(self.top, name) {
             Ok(fd) => Dir { fd, path: shown.clone() },
-            // Gone, or exchanged for something else: the next round sees what it is.
+            // The entry is gone or was exchanged; the next round looks again.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
             Err(error) => return self.removal.keep(shown, &reason(error)),
         };
-        if fstat(&dir).is_ok_and(|it| it.st_uid == euid() && it.st_mode & 0o700 != 0o700) {
-            // Refused where it cannot be changed; then its entries stay and are named.
+        if fstat(&dir).is_ok_and(|stat| stat.st_uid == euid() && stat.st_mode & 0o700 != 0o700) {
+            // Fails where the mode cannot be changed; then the entries stay and are named.
             let _ = fchmod(&dir, Mode::RWXU);
         }
         loop {
@@ -215,7 +215,7 @@ fn open_folder(top: &Dir, name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Gives us back what the maker of a folder of ours took away. Done through what is surely that folder.
+/// Restores our own permissions on a folder of ours, through its descriptor.
 fn unlock(dir: &Dir, name: &OsStr) -> Result<(), Errno> {
     let found = beneath::open(dir, Path::new(name), OFlags::PATH | OFlags::DIRECTORY)?;
     if fstat(&found)?.st_uid != euid() {
@@ -227,7 +227,7 @@ fn unlock(dir: &Dir, name: &OsStr) -> Result<(), Errno> {
 fn reason(error: Errno) -> String {
     match error {
         Errno::XDEV | Errno::BUSY => "something is mounted there; unmount it first".to_owned(),
-        Errno::ACCESS | Errno::PERM => "you may not remove it; its owner can".to_owned(),
+        Errno::ACCESS | Errno::PERM => "only its owner can remove it".to_owned(),
         Errno::NOTEMPTY => "it is not empty".to_owned(),
         error => std::io::Error::from(error).to_string(),
     }

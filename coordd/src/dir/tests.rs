@@ -45,7 +45,8 @@ fn rel1_what_is_no_folder_is_refused_by_its_cause() {
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 
-/// Only root can give a folder away, so this one has nothing to look at elsewhere but `/`'s own owner.
+/// Only root can give a folder away, so this one has nothing to look at elsewhere but `/`'s own
+/// owner.
 #[test]
 fn rel1_a_folder_of_somebody_else_is_refused() {
     let (folder, base) = base();
@@ -274,7 +275,8 @@ fn rel5_a_tree_is_removed_without_following_links() {
     assert_eq!(base.remove_tree("top").unwrap().removed, 0, "a second call has nothing to do");
 }
 
-/// rel-5, CVE-2022-21658: a folder that is exchanged for a link while it is removed is not followed.
+/// rel-5, CVE-2022-21658: a folder that is exchanged for a link while it is removed is not
+/// followed.
 #[test]
 fn rel5_a_swap_of_folder_and_link_does_not_win() {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Showing a screen: whole pictures to those who want one, changes to all who look.
 //!
-//! Whoever does not read fast enough misses pictures, notices it by their numbers, and asks for a whole one. Nothing of it is
-//! kept, and nothing is said as a gap.
+//! A slow viewer misses pictures, notices that by their numbers, and asks for a whole one. No
+//! picture is kept, and nothing is said as a gap.
 
 use super::Task;
 use super::watcher::Watcher;
@@ -20,7 +20,7 @@ pub(super) struct Look {
     whole: Whole,
 }
 
-/// How far a whole picture is that a watcher wants.
+/// The progress of a whole picture for one viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole {
     /// It has one.
@@ -51,7 +51,7 @@ impl Look {
 }
 
 impl Task {
-    /// A peer looks at a screen, or wants it whole again.
+    /// A connection begins to view a screen, or asks for a whole picture again.
     pub(super) fn looked(
         &mut self,
         peer: PeerId,
@@ -82,7 +82,7 @@ impl Task {
         let takers: Vec<_> = self
             .watchers
             .values_mut()
-            .filter_map(|it| looks(it).then(|| it.handle.clone()))
+            .filter_map(|watcher| looks(watcher).then(|| watcher.handle.clone()))
             .collect();
         if takers.is_empty() {
             return;

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// The task that sends a peer the past; it ends with what it is for.
+/// The task that sends a connection the past; dropping this ends it.
 #[derive(Debug)]
 pub(super) struct Past(JoinHandle<()>);
 
@@ -35,7 +35,7 @@ pub(super) struct View {
 
 #[derive(Debug)]
 enum State {
-    /// The past is being read; what is new waits.
+    /// The past is being read; new entries wait.
     CatchingUp { held: VecDeque<(u64, Arc<FromDaemon>)>, lost: u64 },
     /// All entries up to this one were sent.
     Live { after: u64 },
@@ -81,7 +81,7 @@ impl Task {
             missed: 0,
             past: None,
         };
-        // One past at a time for each peer: what it was being sent before is cut off.
+        // One past at a time for each connection: an earlier one is cut off.
         self.watchers.insert(peer, watcher);
         let (back, reads) = (self.back.clone(), Arc::clone(&self.reads));
         let past = tokio::task::spawn(async move {

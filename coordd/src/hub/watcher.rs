@@ -1,4 +1,4 @@
-//! Someone who watches, and how much is kept for those who come back.
+//! One subscriber, and the events that are kept for subscribers that reconnect.
 
 use super::looking::Look;
 use super::unnumbered;
@@ -20,7 +20,7 @@ pub(super) struct Watcher {
     pub(super) look: Option<Look>,
     /// Set while the past is being sent.
     pub(super) past: Option<Past>,
-    /// Events that did not fit and are still to be said as a gap.
+    /// Events that did not fit and are still to be reported as a gap.
     pub(super) missed: u64,
 }
 
@@ -40,7 +40,7 @@ impl Watcher {
     }
 }
 
-/// About how many bytes an event takes: what may be long is counted, the rest is a constant.
+/// An estimate of an event's bytes: long fields are counted, the rest is a constant.
 pub(super) fn weight(message: &FromDaemon) -> usize {
     let FromDaemon::Event(numbered) = message else { return 0 };
     let long = if let Event::RunEnded { notification, .. } = &numbered.event {
@@ -50,7 +50,7 @@ pub(super) fn weight(message: &FromDaemon) -> usize {
     } else if let Event::Output { output } = &numbered.event {
         output.0.to_string().len()
     } else if let Event::SessionCreated { session } = &numbered.event {
-        session.output.as_ref().map_or(0, |it| it.0.to_string().len())
+        session.output.as_ref().map_or(0, |output| output.0.to_string().len())
     } else {
         0
     };

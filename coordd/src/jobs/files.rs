@@ -1,4 +1,5 @@
-//! Jobs about files, one after the other, on a thread of their own: disks may be slow, and order matters.
+//! Jobs about files, one after the other, on a thread of their own: disks may be slow, and order
+//! matters.
 
 mod teams;
 
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Outside edits that wait to be told; the watch keeps the last word of each team.
+/// Outside edits that wait to be reported; the watch keeps the last one of each team.
 const EDITS_WAITING_MAX: usize = 64;
 
 /// A job about files.
@@ -63,7 +64,7 @@ impl Files {
         let started = std::thread::Builder::new().name("files".to_owned()).spawn(move || {
             while let Some((job, done)) = jobs.blocking_recv() {
                 thread.take(job);
-                // Whoever waited may be gone.
+                // The caller may be gone.
                 let _told = done.send(());
             }
         });
@@ -77,12 +78,13 @@ impl Files {
     pub(super) fn push(&self, job: FileJob) {
         let (done, _) = oneshot::channel();
         if self.queue.try_send((job, done)).is_err() {
-            // Each team waits once, each session a few times, each reader for its answer: this is a stuck disk.
+            // Each team waits once, each session a few times, each reader for its answer: this is a
+            // stuck disk.
             tracing::error!("a job about files was not taken; check the disk and restart coordd");
         }
     }
 
-    /// Has a job done, and waits until it is: what follows may depend on it.
+    /// Runs a job and waits until it is done: what follows may depend on it.
     pub(super) async fn done(&self, job: FileJob) {
         let (done, finished) = oneshot::channel();
         if self.queue.send((job, done)).await.is_ok() {
@@ -95,7 +97,7 @@ struct Thread {
     world: World,
     files: Arc<TeamFiles>,
     watch: Option<TeamWatch>,
-    /// For what is to be done later: this thread waits for nobody.
+    /// For jobs that come later: this thread waits for nobody.
     runtime: tokio::runtime::Handle,
     scratchpads: HashMap<SessionId, Scratchpad>,
 }
@@ -131,13 +133,13 @@ impl Thread {
         self.world.hub.publish(session, Event::Warning { text });
     }
 
-    /// For what somebody has to look at: it is said to those who ask later, too.
+    /// A warning that a person has to see: `daemon_status` keeps it.
     fn degraded(&self, text: String) {
         // Fails only when the reactor has ended.
         let _told = self.world.reactor.blocking_send(Arrival::Degraded(text));
     }
 
-    /// Makes sure that a session's scratchpad is there (S-1, S-4), and says what happened to it.
+    /// Makes sure that a session's scratchpad exists (S-1, S-4), and reports what happened to it.
     fn open(&mut self, session: &SessionId, cwd: &str, tmp: Option<String>, create: bool) {
         let checked = if let Some(held) = self.scratchpads.get_mut(session) {
             held.check().map(|found| found == Checked::Lost)
@@ -145,7 +147,8 @@ impl Thread {
             let tmp = tmp.map_or_else(|| self.world.paths.tmp.clone(), PathBuf::from);
             let expected = crate::scratchpad::path(&session.0, cwd, &tmp.to_string_lossy());
             if !create && !Path::new(&expected).exists() {
-                // Before it is made again: whoever looks sees that it is not there, or that it was not.
+                // Before the folder is made again, so that a reader sees either no folder or this
+                // note.
                 self.note_loss(session, &format!("the scratchpad {expected} was gone"));
             }
             Scratchpad::create(&session.0, Path::new(cwd), &tmp).map(|created| {
@@ -163,7 +166,7 @@ impl Thread {
                 let path = held.path().display().to_string();
                 if lost {
                     let text = format!(
-                        "the scratchpad {path} was gone with all that was in it; an empty one was made"
+                        "the scratchpad {path} was gone with all its files; an empty one was created"
                     );
                     self.note_loss(session, &text);
                     self.warn(&session.0, text);
@@ -173,12 +176,12 @@ impl Thread {
         }
     }
 
-    /// For whoever resumes the session later: the warning is heard by those who listen now.
+    /// For the user who resumes the session later: the warning reaches present subscribers only.
     fn note_loss(&self, session: &SessionId, text: &str) {
         let noted = self.world.state.session(&session.0).map(|folder| {
             folder
                 .write_atomic(translate::SCRATCHPAD_LOST, text.as_bytes())
-                .map_err(|it| chain(&it))
+                .map_err(|error| chain(&error))
         });
         if !matches!(noted, Ok(Ok(()))) {
             tracing::warn!(%session, "that the scratchpad was lost could not be noted");
@@ -203,7 +206,8 @@ impl Thread {
         answer_call(reply, answer.map_err(|error| failed(&chain(&error))));
     }
 
-    /// A session's keys and transcripts go with it, also when the daemon died between the record and the files.
+    /// A session's keys and transcripts go with it, also when the daemon died between the record
+    /// and the files.
     fn sweep(&self, unknown: &[String]) {
         for name in unknown {
             match self.world.state.remove_session(name) {
@@ -250,7 +254,11 @@ fn listing(held: &Scratchpad) -> Result<Response, ScratchpadError> {
     let files = listing
         .entries
         .into_iter()
-        .map(|it| FileRow { path: it.path, bytes: it.bytes, modified_ms: it.modified_ms })
+        .map(|entry| FileRow {
+            path: entry.path,
+            bytes: entry.bytes,
+            modified_ms: entry.modified_ms,
+        })
         .collect();
     Ok(Response::Files { root: held.path().display().to_string(), files, truncated: listing.cut })
 }

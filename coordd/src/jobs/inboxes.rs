@@ -1,5 +1,5 @@
-//! The thread that serves the inboxes of members in terminals: it puts in what is for them, notices what they read and what
-//! they left, and tells the core.
+//! The thread that serves the inboxes of members in terminals: it puts in what is for them, notices
+//! what they read and what they left, and tells the core.
 //!
 //! ```text
 //! reactor --Serve, Taken--> [queue] --> serve, look --InboxWritten, InboxRead, InboxLeft--> reactor
@@ -7,9 +7,9 @@
 //!                               \<-------------------- Taken, once it is durable --------------/
 //! ```
 //!
-//! It is apart from the thread for other files, since it may wait for the lock of another program. What it told is told
-//! again after a while for as long as it stands in the file; the core knows it by its key. It must not decide what an entry
-//! leads to.
+//! It is apart from the thread for other files, since it may wait for the lock of another program.
+//! An entry that was reported is reported again after a while, for as long as it is in the file;
+//! the core knows it by its dedup key. This thread must not decide what an entry leads to.
 
 mod attend;
 
@@ -32,25 +32,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Signals that wait for the thread: one for each team, one for each entry that was taken over, and what changes meanwhile.
+/// Signals that wait for the thread: one for each team, one for each entry that was taken over, and
+/// what changes meanwhile.
 const SIGNALS_MAX: usize = 8_192;
 
-/// How long an inbox must be left alone before it is looked at. Writers of several steps take less.
+/// How long an inbox must be unchanged before it is read. Programs that write in several steps take
+/// less.
 const QUIET_MS: u64 = 10;
 
 /// How long a writer may take to make a file whole.
 const SETTLE_MS_MAX: u64 = 1_500;
 
-/// When what was not to be had is tried again: a lock, a folder that is being made, a disk that is full.
+/// The time until a failed attempt is repeated: a lock, a folder that is being created, a full
+/// disk.
 const RETRY_MS: u64 = 100;
 
-/// When what was told and still stands in its file is told again.
+/// The time until an entry that is still in its file is reported again.
 const TOLD_MS: u64 = 10_000;
 
 /// How often processes of members are looked for, while there are members.
 const SCAN_MS: u64 = 2_000;
 
-/// How often inboxes are looked at where they cannot be watched.
+/// How often inboxes are polled where inotify does not work.
 const POLL_MS: u64 = 1_000;
 
 /// How long the thread sleeps when there is nothing to wait for.
@@ -97,7 +100,8 @@ impl Inboxes {
 
 impl Drop for Inboxes {
     fn drop(&mut self) {
-        // The watcher holds a sender too. A full queue is read first, and then the reactor is found to be gone.
+        // The watcher holds a sender too. A full queue is read first, and then the reactor is found
+        // to be gone.
         let _ended = self.signals.try_send(Signal::End);
     }
 }
@@ -118,7 +122,7 @@ fn watcher(
         if !crate::team_files::events::is_change(event.kind) {
             return;
         }
-        let teams: BTreeSet<_> = event.paths.iter().filter_map(|it| team_of(it)).collect();
+        let teams: BTreeSet<_> = event.paths.iter().filter_map(|path| team_of(path)).collect();
         for team in teams {
             if signals.try_send(Signal::Changed(team)).is_err() {
                 missed.store(true, Ordering::Relaxed);
@@ -127,15 +131,18 @@ fn watcher(
     })
 }
 
-/// The team in whose folder of inboxes an inbox is, or the folder itself. Locks and what is being prepared concern nobody.
+/// The team of an inbox file or of a folder of inboxes. Locks and prepared files are ignored.
 fn team_of(path: &Path) -> Option<String> {
-    let folder =
-        if path.extension().is_some_and(|it| it == "json") { path.parent()? } else { path };
-    let is_folder = folder.file_name().is_some_and(|it| it == "inboxes");
+    let folder = if path.extension().is_some_and(|extension| extension == "json") {
+        path.parent()?
+    } else {
+        path
+    };
+    let is_folder = folder.file_name().is_some_and(|name| name == "inboxes");
     is_folder.then(|| folder.parent()?.file_name()?.to_str().map(str::to_owned))?
 }
 
-/// When a look is due, and since when one is.
+/// When the inboxes are due, and since when.
 #[derive(Clone, Copy)]
 struct Due {
     first: Instant,
@@ -173,13 +180,13 @@ struct Team {
     /// What was told and stands in its file, and when.
     told: BTreeMap<String, Instant>,
     strangers: BTreeSet<String>,
-    /// What became of letters that the core still names.
+    /// The fate of letters that the core still names.
     known: BTreeMap<String, Fate>,
     /// Tasks that others told members of.
     assigned: Remembered,
     /// What was last told of processes.
     processes: BTreeMap<AgentId, Option<Process>>,
-    /// Whether the last try failed, so that it is said once.
+    /// Whether the last attempt failed, so that the failure is reported once.
     is_failing: bool,
 }
 
@@ -244,8 +251,8 @@ impl Thread {
 
     fn want(&mut self, mut wanted: TeamInboxes) {
         let now = Instant::now();
-        let letters = wanted.terminals.iter().flat_map(|it| &it.letters);
-        let said: BTreeSet<_> = letters.map(|it| it.1.message.clone()).collect();
+        let letters = wanted.terminals.iter().flat_map(|terminal| &terminal.letters);
+        let said: BTreeSet<_> = letters.map(|letter| letter.1.message.clone()).collect();
         let before = self.teams.remove(wanted.team.as_str());
         let mut team = before.unwrap_or_else(|| Team {
             wanted: wanted.clone(),
@@ -259,10 +266,10 @@ impl Thread {
             processes: BTreeMap::new(),
             is_failing: false,
         });
-        // What the core has not taken in yet when it said this.
+        // Reports that the core had not yet processed when it sent this.
         let known = std::mem::take(&mut team.known);
         for terminal in &mut wanted.terminals {
-            terminal.letters.retain(|it| known.get(&it.1.message) != Some(&Fate::Read));
+            terminal.letters.retain(|letter| known.get(&letter.1.message) != Some(&Fate::Read));
             for (_, letter) in &mut terminal.letters {
                 letter.is_written |= known.contains_key(&letter.message);
             }
@@ -304,7 +311,7 @@ impl Thread {
             told || it.due.is_some_and(|it| now >= it.at)
         };
         let due: Vec<_> =
-            self.teams.iter().filter(|it| is_due(it.1)).map(|it| it.0.clone()).collect();
+            self.teams.iter().filter(|team| is_due(team.1)).map(|team| team.0.clone()).collect();
         for name in due {
             let Some(mut team) = self.teams.remove(&name) else { continue };
             let is_final = team.due.is_some_and(|it| it.is_final(now));
@@ -316,7 +323,7 @@ impl Thread {
                 Err(error) => Some(self.failed(&name, &mut team, &error)),
             };
             team.due = again_ms.map(|it| {
-                // Whoever was given its time gets it anew.
+                // The inboxes that were due get a new time.
                 let before = team.due.filter(|_| !is_final);
                 Due::after(before, Instant::now(), it)
             });

@@ -1,5 +1,5 @@
-//! Programs of the user's that joined: watched to their end, and ended alone. What such a program started is the user's, and so is
-//! the terminal session that it is in.
+//! Programs of the user's that joined: watched to their end, and ended alone. What such a program
+//! started is the user's, and so is the terminal session that it is in.
 
 use super::World;
 use super::processes::identity_of;

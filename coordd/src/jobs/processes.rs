@@ -1,4 +1,5 @@
-//! Agent processes: started, watched, ended. What is known of a process is told as soon as it is known.
+//! Agent processes: started, watched, ended. Every fact about a process is reported as soon as it
+//! is known.
 
 use super::World;
 use crate::cause::chain;
@@ -21,16 +22,17 @@ use tokio::sync::Semaphore;
 
 /// How often a start is tried again when the system had no room for it.
 const TRIES_MAX: u32 = 5;
-/// How long to wait before the first of them; doubled for each next one.
+/// The wait before the first retry; doubled for each next one.
 const TRY_AGAIN_MS: u64 = 200;
 
-/// How often a process is looked for that no record names. It carries its mark as soon as its program runs; a start that
-/// the daemon's death cut off comes to that, or to nothing, in milliseconds.
+/// How often to look for a process that no record names. A process carries its mark as soon as its
+/// program runs; a start that the daemon's death cut off gets there within milliseconds, or never.
 const FIND_LOOKS_MAX: u32 = 5;
 /// Between two looks.
 const FIND_AGAIN_MS: u64 = 100;
 
-/// The processes that are being started or were started here. What the core knows of them is older.
+/// The processes that are being started or were started here. The core's knowledge of them is
+/// older.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Starting {
     starts: Arc<Mutex<Starts>>,
@@ -40,9 +42,10 @@ type Incarnation = (AgentId, u32);
 
 #[derive(Debug, Default)]
 struct Starts {
-    /// To be told of. One that is taken out before is not wanted any more.
+    /// To be reported. A process that is removed before that is no longer wanted.
     waiting: BTreeSet<Incarnation>,
-    /// Told of, and not seen to end. Nobody need look for their marks, which cannot be read yet when a process is new.
+    /// Told of, and not seen to end. Nobody need look for their marks, which cannot be read yet
+    /// when a process is new.
     made: BTreeMap<Incarnation, Process>,
 }
 
@@ -57,12 +60,13 @@ impl Starting {
         self.lock().waiting.remove(&(agent.clone(), incarnation))
     }
 
-    /// The process that was made for it, if it was made here and has not ended.
+    /// The agent's process, if it was started here and has not exited.
     pub(super) fn made(&self, agent: &AgentId, incarnation: u32) -> Option<Process> {
         self.lock().made.get(&(agent.clone(), incarnation)).cloned()
     }
 
-    /// Goes on from a start to a process, in one step: at any time it is either still to be told of or can be ended.
+    /// Turns a start into a process in one step: at any time it is either still to be reported, or
+    /// can be ended.
     fn make(&self, agent: &AgentId, incarnation: u32, process: &Process) -> bool {
         let mut starts = self.lock();
         let key = (agent.clone(), incarnation);
@@ -82,7 +86,7 @@ impl Starting {
     }
 }
 
-/// Starts an agent's process, and stays with it to its end.
+/// Starts an agent's process, and watches it until it exits.
 pub(super) async fn spawn(
     world: World,
     bootstrap: Bootstrap,
@@ -107,7 +111,7 @@ pub(super) async fn spawn(
     tracing::info!(%agent, incarnation, pid = identity.pid, "an agent was started");
     let process = identity.recorded();
     if !starting.make(&agent, incarnation, &process) {
-        // Stopped meanwhile. Gone means gone: the end is told when nothing of it is left (W-6).
+        // Stopped meanwhile. The end is reported only when no process is left (W-6).
         return kill(world, agent, incarnation, Some(process), Some(dir)).await;
     }
     if !failpoint::skips(Point::SpawnedReport) {
@@ -149,7 +153,8 @@ async fn start(world: &World, bootstrap: &Bootstrap) -> Result<Spawned, String> 
     Err("starting was given up".to_owned())
 }
 
-/// What the agent process itself gets; the session's environment is in its bootstrap, for itself and its tools.
+/// What the agent process itself gets; the session's environment is in its bootstrap, for itself
+/// and its tools.
 fn environment(bootstrap: &Bootstrap) -> BTreeMap<OsString, OsString> {
     let mut env = BTreeMap::new();
     for name in ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "RUST_LOG", "RUST_BACKTRACE"] {
@@ -163,7 +168,7 @@ fn environment(bootstrap: &Bootstrap) -> BTreeMap<OsString, OsString> {
     env
 }
 
-/// Finds out about a process that an earlier daemon started, and stays with it to its end.
+/// Identifies a process that an earlier daemon started, and watches it until it exits.
 pub(super) async fn watch(
     world: World,
     agent: AgentId,
@@ -183,8 +188,8 @@ pub(super) async fn watch(
     report_end(world, agent, incarnation, Some(identity), ended, dir).await;
 }
 
-/// Looks for a process that was started just before the daemon died, and writes down which it is (rel-56, case D11): without
-/// that its end would never be seen, and it could not be ended.
+/// Looks for a process that was started just before the daemon died, and writes down which it is
+/// (rel-56, case D11): without that its end would never be seen, and it could not be ended.
 async fn find(world: &World, agent: &AgentId, incarnation: u32) -> Option<Identity> {
     for look in 0..FIND_LOOKS_MAX {
         if look > 0 {
@@ -212,7 +217,7 @@ pub(super) async fn kill(
     dir: Option<PathBuf>,
 ) {
     let known = process.map(identity_of);
-    // One that no record names is known by its mark.
+    // A process that no record names is recognised by its mark.
     if let Some(identity) = &known.or_else(|| Identity::of_agent(&agent.0)) {
         let end = kill::end_tree(identity.clone(), &agent.0, 0).await;
         tracing::info!(%agent, incarnation, killed = end.killed.len(), left = end.left, "an agent was killed");
@@ -221,7 +226,7 @@ pub(super) async fn kill(
     world.tell(Input::Exited { agent, incarnation, how: "being killed".to_owned(), outcome }).await;
 }
 
-/// Tells that a process ended, after what it may have left behind is gone too.
+/// Reports that a process ended, after the processes that it left behind are gone too.
 async fn report_end(
     world: World,
     agent: AgentId,
@@ -235,7 +240,7 @@ async fn report_end(
         Ended::Signalled(signal) => format!("signal {signal}"),
         Ended::Unknown => "an unknown status while no daemon watched".to_owned(),
     };
-    // One that ended as it should has ended its tools itself.
+    // A process that exited normally has ended its tools itself.
     if ended != Ended::Exited(0)
         && let Some(identity) = identity
     {
@@ -250,8 +255,8 @@ async fn report_end(
     world.tell(Input::Exited { agent, incarnation, how, outcome }).await;
 }
 
-/// What the process left on disk about its last run. What is damaged is set aside and said (rel-41); the run is then not
-/// over, and the next incarnation goes on in it.
+/// The outcome of the last run that the process left on disk. A damaged one is set aside and
+/// reported (rel-41); the run is then not over, and the next incarnation continues it.
 async fn outcome_of(world: &World, dir: Option<&Path>) -> Option<(u32, Outcome)> {
     let folder = crate::dir::Dir::base(dir?).ok()?;
     match outcome::last(&folder) {
@@ -269,7 +274,8 @@ async fn outcome_of(world: &World, dir: Option<&Path>) -> Option<(u32, Outcome)>
 mod tests {
     use super::*;
 
-    /// W-6, D11: a stop that knows of no process finds the one that was just made, whose mark cannot be read yet.
+    /// W-6, D11: a stop that knows of no process finds the one that was just made, whose mark
+    /// cannot be read yet.
     #[test]
     fn w6_d11_a_process_can_be_ended_from_the_moment_it_is_made() {
         let (starting, agent) = (Starting::default(), AgentId("a1".into()));
@@ -283,7 +289,7 @@ mod tests {
         assert_eq!(starting.made(&agent, 2), None);
         starting.ended(&agent, 1);
         assert_eq!(starting.made(&agent, 1), None);
-        // Stopped before it was there: whoever made it ends it.
+        // Stopped before the process was there: the thread that starts it ends it.
         starting.lock().waiting.insert(wanted);
         assert!(starting.end(&agent, 1));
         assert!(!starting.make(&agent, 1, &process));

@@ -26,8 +26,8 @@ pub(super) enum Decoder {
 pub(super) enum Decoded {
     /// A message.
     Message(Box<ToDaemon>),
-    /// A call that this build does not understand: from a newer client, or with a field that is not as it must be. It
-    /// is answered, and harms nothing else.
+    /// A call that this build does not understand: from a newer client, or with a field that is not
+    /// as it must be. It is answered, and harms nothing else.
     BadCall { id: u64, error: ErrorBody },
 }
 
@@ -53,7 +53,7 @@ impl Codec {
         }
         let error =
             ErrorBody::new(ErrorCode::TooLarge, "the answer is longer than a message may be")
-                .hint("ask for less at once: one session, one agent, a smaller page");
+                .hint("ask for less at once: one session, one agent, or a smaller page");
         let shorter = match message {
             FromDaemon::Reply(reply) => {
                 FromDaemon::Reply(Reply { id: reply.id, outcome: Outcome::Error(error) })

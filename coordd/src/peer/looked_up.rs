@@ -1,5 +1,6 @@
-//! What some requests need from the system before the core can decide: the user's own agent definitions, whether there can be a
-//! scratchpad, which process is at the other end. It is looked up off the reactor, since disks may be slow.
+//! What some requests need from the system before the core can decide: the user's own agent
+//! definitions, whether there can be a scratchpad, which process is at the other end. It is looked
+//! up off the reactor, since disks may be slow.
 
 use super::Routes;
 use crate::process::identity::Identity;
@@ -37,7 +38,7 @@ impl LookedUp {
     }
 }
 
-/// By the way it is seen that a scratchpad can be made.
+/// This also checks that a scratchpad can be created.
 async fn definitions(session: &NewSession, routes: &Routes) -> Result<Vec<String>, ErrorBody> {
     let home = session.env.get("HOME").filter(|it| !it.is_empty()).cloned();
     let tmp = crate::environment::tmp(&session.env)

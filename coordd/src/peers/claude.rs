@@ -1,7 +1,8 @@
-//! The lines that sessions of Claude Code say to each other over their sockets, as version 2.1.332 writes and reads them.
+//! The lines that sessions of Claude Code exchange over their sockets, as version 2.1.332 writes
+//! and reads them.
 //!
-//! They are documented nowhere: what is read is taken for what it may mean, and unknown fields and lines are passed over;
-//! what is written is exactly what that version writes. It must do no I/O.
+//! They are not documented: reading is lenient, and unknown fields and lines are ignored; what is
+//! written is exactly what that version writes. It must do no I/O.
 //!
 //! ```text
 //!   {"type":"auth","token":…}                                     the receiver's own secret, where the sender may read it
@@ -97,9 +98,9 @@ fn content(value: &Value) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// What somebody says about itself is kept as far as it is worth.
+/// What a sender says about itself, cut to a sensible length.
 fn short(text: &str) -> String {
-    let plain: String = text.chars().filter(|it| !it.is_control()).collect();
+    let plain: String = text.chars().filter(|c| !c.is_control()).collect();
     let mut end = plain.len().min(limits::OUTSIDE_FIELD_LEN_MAX);
     while !plain.is_char_boundary(end) {
         end -= 1;
@@ -162,9 +163,10 @@ pub(super) fn auth(token: &str) -> String {
     ended(&json!({ "type": "auth", "token": token }))
 }
 
-/// Words. The receiver drops what it got from the same sender within the last 30 s, so that equal words would be lost; an
-/// attribute made of the message's id tells them apart, and is the same when the same message is said again. In any other order of
-/// the attributes that version understands none of them.
+/// Words. The receiver drops what it got from the same sender within the last 30 s, so that equal
+/// words would be lost; an attribute made of the message's id tells them apart, and is the same
+/// when the same message is said again. In any other order of the attributes that version
+/// understands none of them.
 pub(super) fn words(from: &Speaker, wire_id: &str, text: &str) -> String {
     let chain: String = wire_id.chars().filter(char::is_ascii_hexdigit).take(CHAIN_LEN).collect();
     let content = format!(
@@ -184,7 +186,7 @@ pub(super) fn words(from: &Speaker, wire_id: &str, text: &str) -> String {
     }))
 }
 
-/// A value that needs no escapes, since none are undone.
+/// A value that needs no escapes, since the reader undoes none.
 fn attribute(text: &str) -> String {
     let plain = |it: char| match it {
         '"' => '\'',
@@ -234,7 +236,7 @@ pub(super) fn status(
     ended(&line)
 }
 
-/// The notice that somebody there asked for.
+/// The idle notice that the other side asked for.
 pub(super) fn idle(from: &Speaker, wire_id: &str, of: &str, at_ms: u64, detail: &str) -> String {
     ended(&json!({
         "type": "control",
@@ -273,12 +275,13 @@ mod tests {
         }
     }
 
-    /// The lines of a recorded scene, each with who it is from: `tests/data/cli` says how they came about.
+    /// The lines of a recorded scene, each with who it is from: `tests/data/cli` says how they came
+    /// about.
     fn recorded(name: &str) -> Vec<Value> {
         let file = format!("{}/../tests/data/cli/2.1.332/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
         let lines = std::fs::read_to_string(file).unwrap();
-        let lines = lines.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
-        let lines: Vec<_> = lines.filter_map(|it| it.get("wire").cloned()).collect();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines: Vec<_> = lines.filter_map(|line| line.get("wire").cloned()).collect();
         assert!(!lines.is_empty(), "{name}");
         lines
     }
@@ -429,7 +432,8 @@ mod tests {
         assert_eq!(words(&speaker(), ID, "a\nb").matches('\n').count(), 1);
     }
 
-    /// The receiver's filter compares the whole content: equal words of two messages differ, and of one message they do not.
+    /// The receiver's filter compares the whole content: equal words of two messages differ, and of
+    /// one message they do not.
     #[test]
     fn m10_equal_words_are_told_apart_by_their_message() {
         let other = "1f3c9a21-1111-4222-8333-444455556666";

@@ -1,9 +1,10 @@
-//! The socket of one session, for other programs: they connect, say lines, and end. What they said is made durable, and then the
-//! connection is closed without a byte, which tells them so (D-4, M-10).
+//! The socket of one session, for other programs: they connect, send lines, and finish. The message
+//! is made durable, and then the connection is closed without a byte, which is the acknowledgement
+//! (D-4, M-10).
 //!
-//! It must not close before that, and must not write: to its peers a byte is no answer. Whatever is said wrong, too long or too
-//! slow costs its own connection only. A program that begins with `{"hello":` speaks coordd's own protocol, and is served as on the
-//! daemon's socket.
+//! It must not close before that, and must not write: to its peers a byte is no answer. A
+//! malformed, too long or too slow message costs only its own connection. A program that begins
+//! with `{"hello":` speaks coordd's own protocol, and is served as on the daemon's socket.
 
 use super::claude::{self, Line};
 use super::registry::Registry;
@@ -27,15 +28,17 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-/// Connections that wait to be looked at: each other session looks whether we are there before it lists us.
+/// Connections that wait to be looked at: each other session looks whether we are there before it
+/// lists us.
 const BACKLOG: i32 = 512;
-/// Bytes that one connection may say, all in all: a message of the longest text, escaped, and its lines.
+/// The most bytes of one connection: a message of the longest text, escaped, and its lines.
 const SAID_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Lines that one connection may say.
 const LINES_MAX: usize = 64;
-/// From connecting to the end of what is said, and to its place on the disk: senders wait for 5 s.
+/// From connecting until the message is on disk: senders wait for 5 s.
 const TIME_MAX: Duration = Duration::from_millis(4_500);
-/// How long a connection is kept open whose words were not taken: its sender must not take a close for a yes.
+/// How long a connection is kept open whose words were not taken: its sender must not take a close
+/// for a yes.
 const NOT_TAKEN: Duration = Duration::from_secs(7);
 
 /// How a connection begins that speaks coordd's own protocol.
@@ -58,7 +61,8 @@ pub(super) struct Routes {
     pub(super) places: Arc<Semaphore>,
 }
 
-/// Makes the socket, closed to others from its birth. One that an earlier daemon left is replaced; one that is served is not.
+/// Creates the socket, closed to other users from the start. A left-over socket is replaced; one
+/// that is served is not.
 pub(super) fn made(dir: &Dir, name: &str) -> std::io::Result<UnixListener> {
     let path = dir.path().join(name);
     if path.symlink_metadata().is_ok() {
@@ -76,7 +80,7 @@ pub(super) fn made(dir: &Dir, name: &str) -> std::io::Result<UnixListener> {
     UnixListener::from_std(socket.into())
 }
 
-/// Takes connections for a session, or, without one, for the user, until it is dropped.
+/// Accepts connections for a session (or, without one, for the user) until it is dropped.
 pub(super) async fn serve(
     listener: UnixListener,
     session: Option<SessionId>,
@@ -94,7 +98,7 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let is_own = stream.peer_cred().is_ok_and(|it| it.uid() == euid());
+        let is_own = stream.peer_cred().is_ok_and(|peer| peer.uid() == euid());
         if !is_own {
             tracing::warn!("a message from another user was not looked at");
             continue;
@@ -114,7 +118,7 @@ async fn heard(
     routes: Routes,
 ) {
     let end = Instant::now() + TIME_MAX;
-    let pid = stream.peer_cred().ok().and_then(|it| it.pid());
+    let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let mut stream = BufReader::new(stream);
     if timeout_at(end, greets(&mut stream)).await == Ok(true) {
         drop(place);
@@ -124,7 +128,7 @@ async fn heard(
     let mut limited = (&mut stream).take(SAID_BYTES_MAX as u64 + 1);
     let read = timeout_at(end, limited.read_to_end(&mut bytes)).await;
     if !matches!(read, Ok(Ok(_))) || bytes.len() > SAID_BYTES_MAX {
-        // Closed with bytes unread where there are any: to the sender that is a failure.
+        // Closed with unread bytes if there are any: the sender takes that as a failure.
         return not_taken(stream, bytes.len() > SAID_BYTES_MAX).await;
     }
     // Junk is passed over, line by line.
@@ -144,14 +148,14 @@ async fn heard(
 /// Whether the process that speaks is the one that is listed with the address that it gives.
 async fn is_listed(registry: &Registry, from: &Outside, pid: Option<i32>) -> bool {
     let Some(path) = from.address.strip_prefix("uds:").map(PathBuf::from) else { return false };
-    let Some(pid) = pid.and_then(|it| u32::try_from(it).ok()) else { return false };
+    let Some(pid) = pid.and_then(|pid| u32::try_from(pid).ok()) else { return false };
     let registry = registry.clone();
     let looked = tokio::task::spawn_blocking(move || is_there(&registry, &path, pid)).await;
     looked.unwrap_or(false)
 }
 
 fn is_there(registry: &Registry, path: &Path, pid: u32) -> bool {
-    registry.entries().iter().any(|it| it.socket == path && it.pid == Some(pid))
+    registry.entries().iter().any(|entry| entry.socket == path && entry.pid == Some(pid))
 }
 
 /// Whether it is on disk.
@@ -168,10 +172,10 @@ async fn greets(stream: &mut BufReader<UnixStream>) -> bool {
 
 /// Serves a program that speaks coordd's own protocol.
 async fn greeted(stream: BufReader<UnixStream>, pid: Option<i32>, routes: Routes) {
-    // Whoever finds no place finds one on the daemon's socket.
+    // A program that finds no place here finds one on the daemon's socket.
     let Ok(_place) = routes.greeted.try_acquire() else { return };
     let peer = PeerId(GREETED_FROM + routes.count.fetch_add(1, Ordering::Relaxed));
-    let pid = pid.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
+    let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|it| *it > 0);
     let other = peer::Other { peer, pid };
     let (read, write) = tokio::io::split(stream);
     // Held to the end: nobody turns it out.

@@ -1,4 +1,5 @@
-//! Who is listed by other programs, and is there: each is connected to before it is shown (M-9, A22).
+//! Sessions in the list of other programs that are alive: each is connected to before it is shown
+//! (M-9, A22).
 
 use super::registry::{Entry, Registry};
 use super::vetting::{Refusal, connect_to};
@@ -9,10 +10,10 @@ const LISTED_MAX: usize = 500;
 /// How a process of Linux is told from others where Claude Code lists itself.
 const NATIVE_DOMAIN: &str = "linux:";
 
-/// All who can be written to, ours left out.
+/// All sessions that can be messaged, without our own.
 pub(super) fn others(registry: &Registry) -> Vec<PeerView> {
     let entries = registry.entries();
-    let others = entries.into_iter().filter(|it| !registry.is_ours(it)).take(LISTED_MAX);
+    let others = entries.into_iter().filter(|entry| !registry.is_ours(entry)).take(LISTED_MAX);
     others.filter(|it| is_there(it, registry)).map(view).collect()
 }
 

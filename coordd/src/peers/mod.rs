@@ -1,4 +1,5 @@
-//! Sessions of other programs: ours are listed where they look, have a socket each, and theirs are written to (M-6, M-9, M-10).
+//! Sessions of other programs: ours stand in their list and have a socket each, and messages go to
+//! theirs (M-6, M-9, M-10).
 //!
 //! ```text
 //!   reactor ──▶ Order ──▶ run ─┬─▶ registry.rs    who is listed in ~/.claude/sessions
@@ -6,8 +7,8 @@
 //!                              └─▶ outbound.rs    what we say to theirs, after vetting.rs ──▶ Input::Handed ──▶ reactor
 //! ```
 //!
-//! `claude.rs` alone knows the lines, `registry.rs` the files, `place.rs` the folders. Nothing here decides who is heard: that is
-//! the core's. The reactor never waits for any of it.
+//! `claude.rs` alone knows the lines, `registry.rs` the files, `place.rs` the folders. Nothing here
+//! decides who is heard: that is the core's. The reactor never waits for any of it.
 
 mod claude;
 mod inbox;
@@ -40,7 +41,8 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-/// Orders that wait: the core lets so many messages be on their way, and changes of sessions are merged before.
+/// Orders that wait: the core lets so many messages be on their way, and changes of sessions are
+/// merged before.
 const ORDERS_WAITING_MAX: usize = 2_048;
 /// Connections to all inboxes that are looked at; more wait in the kernel's queues.
 const CONNECTIONS_MAX: usize = 64;
@@ -85,7 +87,7 @@ pub(crate) enum Order {
     HandOut(Box<HandOut>),
     /// Answer with these and with all who are listed.
     List(Vec<PeerView>, (Handle, u64)),
-    /// Answer that a name is no agent's, and whose it is.
+    /// Answer that no agent has this name, and which other session has it.
     Unknown(String, ErrorBody, (Handle, u64)),
 }
 
@@ -96,7 +98,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// The way to what is done, and what does it until the way is gone.
+    /// A handle for orders, and the task that carries them out until the handle is dropped.
     ///
     /// Sessions that are not to be listed have their sockets all the same.
     pub(crate) fn start(
@@ -257,7 +259,8 @@ impl World {
         let turn = self.turns.entry(it.to.clone()).or_insert_with(|| Arc::new(Semaphore::new(1)));
         let (turn, sayings) = (Arc::clone(turn), Arc::clone(&self.sayings));
         let address = self.place.as_ref().map(|place| place.path(it.session.as_ref()));
-        let address = address.map(|it| format!("uds:{}", it.display())).unwrap_or_default();
+        let address =
+            address.map(|address| format!("uds:{}", address.display())).unwrap_or_default();
         let from = Speaker { address, name: it.name, bypasses: it.bypasses };
         let saying = Saying { from, wire_id: it.wire_id, kind: it.kind, text: it.text };
         let (registry, reactor) = (self.registry.clone(), self.routes.reactor.clone());

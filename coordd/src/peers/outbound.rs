@@ -1,7 +1,8 @@
-//! Saying something to a session of another program: vetted, written, and acknowledged by the close of the connection.
+//! Saying something to a session of another program: vetted, written, and acknowledged by the close
+//! of the connection.
 //!
-//! The other side reads to the end and closes without a byte; that close is its word that it has the message. It blocks, and is
-//! run where that harms nobody.
+//! The other side reads to the end and closes without a byte; that close is its word that it has
+//! the message. It blocks, and is run where that harms nobody.
 
 use super::claude::{self, Speaker};
 use super::registry::Registry;
@@ -42,7 +43,8 @@ fn in_words(error: &std::io::Error) -> String {
     if matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         "it did not answer within 5 s; it may have the message".to_owned()
     } else if matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) {
-        "it closed the connection without reading the message; it may be too long for it".to_owned()
+        "it closed the connection without reading the message; the message may be too long for it"
+            .to_owned()
     } else {
         format!("the connection failed: {error}")
     }
@@ -62,7 +64,7 @@ fn lines_of(it: &Saying) -> String {
     match &it.kind {
         Kind::Words { notice_id, .. } => {
             let mut lines = claude::words(&it.from, &it.wire_id, &it.text);
-            // After the words: whoever has nothing to do would say so at once.
+            // After the message: an idle session would report that it is idle at once.
             if let Some(id) = notice_id {
                 lines.push_str(&claude::notify(&it.from, id));
             }

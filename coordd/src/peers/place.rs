@@ -1,8 +1,9 @@
 //! Where the sockets between sessions are.
 //!
-//! Claude Code 2.1.332 looks for them in `$XDG_RUNTIME_DIR/cc-socks`, else `$CLAUDE_CODE_TMPDIR/cc-socks`, else `/tmp/cc-socks`,
-//! or `/tmp/cc-socks-<uid>` where that is somebody else's. It answers by itself only to sockets in its own folder or in
-//! `/tmp/cc-socks`, so that ours are there too.
+//! Claude Code 2.1.332 looks for them in `$XDG_RUNTIME_DIR/cc-socks`, else
+//! `$CLAUDE_CODE_TMPDIR/cc-socks`, else `/tmp/cc-socks`, or `/tmp/cc-socks-<uid>` where that is
+//! somebody else's. It answers by itself only to sockets in its own folder or in `/tmp/cc-socks`,
+//! so that ours are there too.
 
 use crate::dir::{Demand, Dir, euid};
 use crate::paths::Paths;
@@ -32,7 +33,7 @@ impl Place {
                 wrong.push(format!("{} is too long", base.display()));
                 continue;
             }
-            let opened = Dir::base(&base).and_then(|it| it.enter(&name, Demand::Shared));
+            let opened = Dir::base(&base).and_then(|base| base.enter(&name, Demand::Shared));
             match opened {
                 Ok((dir, _)) => return Ok(Self { dir, mark: mark.to_owned() }),
                 Err(error) => wrong.push(crate::cause::chain(&error)),
@@ -45,11 +46,12 @@ impl Place {
         &self.dir
     }
 
-    /// The name of a session's socket, or of that for answers to the user. It stays the same over restarts.
+    /// The name of a session's socket, or of that for answers to the user. It stays the same over
+    /// restarts.
     pub(super) fn name(&self, session: Option<&SessionId>) -> String {
         match session {
             Some(session) => {
-                let id: String = session.0.chars().filter(|it| *it != '-').take(ID_CHARS).collect();
+                let id: String = session.0.chars().filter(|c| *c != '-').take(ID_CHARS).collect();
                 format!("coordd-{id}.sock")
             }
             None => format!("coordd-u{}.sock", self.mark.chars().take(8).collect::<String>()),
@@ -62,7 +64,7 @@ impl Place {
 
     /// Whether this is the path of a socket that a coordd made.
     pub(super) fn is_ours(&self, path: &Path) -> bool {
-        let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         path.parent() == Some(self.dir.path()) && name.starts_with("coordd-")
     }
 }

@@ -1,11 +1,13 @@
-//! The folder in which sessions of Claude Code list themselves: `~/.claude/sessions`, as version 2.1.332 reads and writes it.
+//! The folder in which sessions of Claude Code list themselves: `~/.claude/sessions`, as version
+//! 2.1.332 reads and writes it.
 //!
 //! ```text
 //!   <number>.json            who it is, and where its socket is. The number is the pid, or, for others, any number
-//!   <number>.<hash>.key      its secret: whoever can read it is a process of this user
+//!   <number>.<hash>.key      its secret: only processes of this user can read it
 //! ```
 //!
-//! What another program wrote is read and never changed or removed (M-10). Ours carry a mark that no other daemon has.
+//! What another program wrote is read and never changed or removed (M-10). Ours carry a mark that
+//! no other daemon has.
 
 use crate::dir::{Demand, Dir, DirError, FileError};
 use rustix::fs::{AtFlags, unlinkat};
@@ -77,7 +79,7 @@ impl Registry {
     /// All who are listed, ours included. What cannot be read is nobody.
     pub(super) fn entries(&self) -> Vec<Entry> {
         let found = Dir::base(&self.home)
-            .and_then(|it| it.existing(".claude", Demand::Shared))
+            .and_then(|base| base.existing(".claude", Demand::Shared))
             .and_then(|it| it.map_or(Ok(None), |it| it.existing("sessions", Demand::Shared)));
         let Ok(Some(dir)) = found else { return Vec::new() };
         let (names, _) = dir.names(FILES_MAX).unwrap_or_default();
@@ -149,7 +151,7 @@ impl Registry {
     /// Takes off the list what an earlier daemon of this state left there. Returns the sockets.
     pub(super) fn clean(&self) -> Vec<PathBuf> {
         let mut sockets = Vec::new();
-        for it in self.entries().into_iter().filter(|it| self.is_ours(it)) {
+        for it in self.entries().into_iter().filter(|entry| self.is_ours(entry)) {
             if own_number(&it.session) == it.number {
                 self.remove(&it.session, &it.socket);
                 sockets.push(it.socket);
@@ -164,12 +166,12 @@ impl Registry {
 pub(super) enum RegistryError {
     #[error("{} belongs to another program; move it away", path.display())]
     Taken { path: PathBuf },
-    #[error("the folder of sessions cannot be used; mend it")]
+    #[error("the folder of sessions cannot be used; fix its permissions")]
     Folder {
         #[from]
         source: DirError,
     },
-    #[error("the list of sessions cannot be written; mend the folder")]
+    #[error("the list of sessions cannot be written; fix the folder's permissions")]
     File {
         #[from]
         source: FileError,
@@ -186,7 +188,7 @@ fn unlink(dir: &Dir, name: &str) {
 
 /// A file's name counts only if it is a number and nothing else.
 fn number(name: &str) -> Option<u64> {
-    let is_plain = !name.is_empty() && name.bytes().all(|it| it.is_ascii_digit());
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     is_plain.then(|| name.parse().ok()).flatten()
 }
 

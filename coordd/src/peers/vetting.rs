@@ -4,8 +4,9 @@
 //!   path ─no link, ours, closed to others─▶ socket ─connected by descriptor─▶ listener ─ours, and listed as it─▶ Vetted
 //! ```
 //!
-//! The path is walked once and held, the kernel says who listens, and the list of sessions must name that very process for
-//! that very path. Anything else, a container engine, an agent of keys, a bus, gets nothing.
+//! The path is walked once and held, the kernel says who listens, and the list of sessions must
+//! name that very process for that very path. Anything else, a container engine, an agent of keys,
+//! a bus, gets nothing.
 
 use super::registry::{Entry, Registry};
 use crate::dir::euid;
@@ -25,29 +26,29 @@ const STEPS_MAX: usize = 54;
 /// Why nothing is said to a socket.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("{} is not there; `coordctl peers` lists who can be written to", path.display())]
+    #[error("{} does not exist; `coordctl peers` lists whom you can message", path.display())]
     Missing { path: PathBuf },
-    #[error("{} is a symbolic link; give the path that it leads to", path.display())]
+    #[error("{} is a symbolic link; give the path of its target", path.display())]
     Link { path: PathBuf },
-    #[error("the path of a socket has no `.`, `..` or empty step")]
+    #[error("a socket's path must not contain `.`, `..` or an empty part")]
     NotPlain,
-    #[error("{} is no socket", path.display())]
+    #[error("{} is not a socket", path.display())]
     NoSocket { path: PathBuf },
     #[error("{} belongs to user {uid}", path.display())]
     Foreign { path: PathBuf, uid: u32 },
-    #[error("others can write to {}, so that the socket may be anybody's", path.display())]
+    #[error("other users can write to {}, so the socket may be anybody's", path.display())]
     Open { path: PathBuf },
-    #[error("it is on no list of sessions: `coordctl peers` shows those that are")]
+    #[error("it is not in the list of sessions: `coordctl peers` shows those that are")]
     NotListed,
-    #[error("nobody listens there any more; `coordctl peers` lists who can be written to")]
+    #[error("nobody listens there any more; `coordctl peers` lists whom you can message")]
     Dead,
     #[error("user {uid} listens there")]
     ForeignListener { uid: u32 },
-    #[error("another process listens there than the one that is listed")]
+    #[error("the process that listens there is not the one in the list")]
     OtherProcess,
-    #[error("it has too many connections that it did not look at; try again")]
+    #[error("it has too many waiting connections; try again")]
     Busy,
-    #[error("{} cannot be looked at: {source}", path.display())]
+    #[error("{} cannot be examined: {source}", path.display())]
     Io { path: PathBuf, source: Errno },
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Vetted {
 pub(super) fn connect_to(path: &Path, registry: &Registry) -> Result<Vetted, Refusal> {
     let socket = held(path)?;
     let entries = registry.entries();
-    let mut listed = entries.into_iter().filter(|it| it.socket == path).peekable();
+    let mut listed = entries.into_iter().filter(|entry| entry.socket == path).peekable();
     if listed.peek().is_none() {
         return Err(Refusal::NotListed);
     }
@@ -82,8 +83,8 @@ pub(super) fn connect_to(path: &Path, registry: &Registry) -> Result<Vetted, Ref
     Ok(Vetted { stream: UnixStream::from(stream), entry })
 }
 
-/// The socket itself, found without following a link. Each folder on the way is ours or the system's and closed to others, or
-/// sticky; the last one is ours alone.
+/// The socket itself, found without following a link. Each folder on the way is ours or the
+/// system's and closed to others, or sticky; the last one is ours alone.
 fn held(path: &Path) -> Result<OwnedFd, Refusal> {
     let names = names(path)?;
     let io = |at: &Path, source| match source {
@@ -139,7 +140,8 @@ fn names(path: &Path) -> Result<Vec<&OsStr>, Refusal> {
             }
         }
     }
-    // `components` passes over `.` and empty steps; a path that has any is another name for the same socket.
+    // `components` passes over `.` and empty steps; a path that has any is another name for the
+    // same socket.
     let plain = names.iter().fold(PathBuf::from("/"), |path, name| path.join(name));
     let is_plain = plain.as_os_str() == path.as_os_str() && path.is_absolute();
     // A socket directly in the root folder has no folder that is ours.

@@ -1,4 +1,5 @@
-//! Ending one process and nothing else: a program of the user's that joined, whose children and terminal session are not ours.
+//! Ending one process and nothing else: a program of the user's that joined, whose children and
+//! terminal session are not ours.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ const KILL_MAX: Duration = Duration::from_secs(2);
 /// Asks, waits a moment, kills. Says whether the process is gone.
 pub(crate) async fn end(identity: &Identity) -> bool {
     for (signal, time) in [(Signal::TERM, TERM_MAX), (Signal::KILL, KILL_MAX)] {
-        // Looked up each time: a number that belongs to somebody else by now gets no signal (rel-32).
+        // Looked up each time: a number that belongs to somebody else by now gets no signal
+        // (rel-32).
         let Some(pidfd) = identity.pidfd() else { return true };
         if let Err(error) = pidfd_send_signal(&pidfd, signal) {
             tracing::warn!(%error, "a program that joined cannot be signalled");

@@ -1,7 +1,7 @@
 //! Keeps what the daemon was started with from its children (rel-35).
 //!
-//! Everything that the daemon opens itself is closed on exec. What it inherited, from a shell or a build tool, may not
-//! be, and would stay open in every agent process and its tools.
+//! Everything that the daemon opens itself is closed on exec. What it inherited, from a shell or a
+//! build tool, may not be, and would stay open in every agent process and its tools.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,10 +16,11 @@ pub(crate) fn keep_from_children() {
         tracing::warn!("/proc is not there, so inherited files stay open in agent processes");
         return;
     };
-    let numbers = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    for number in numbers.filter(|it| *it >= FIRST) {
-        // SAFETY: the number was just read from the table of open files. It is used for nothing but setting a flag, which
-        // is right for every descriptor here, also if another thread closed it and opened something else meanwhile.
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number >= FIRST) {
+        // SAFETY: the number was just read from the table of open files. It is used for nothing but
+        // setting a flag, which is right for every descriptor here, also if another thread closed
+        // it and opened something else meanwhile.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         // Closed meanwhile: then there is nothing to keep.
         let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);

@@ -34,8 +34,8 @@ impl Identity {
         Some(Self { pid, start_ticks: process.start_ticks, boot_id: boot_id() })
     }
 
-    /// Of the process of an agent that nobody wrote down: the oldest one that carries the agent's mark, since the agent's tools
-    /// carry it too and are younger. None when there is none.
+    /// Of the process of an agent that nobody wrote down: the oldest one that carries the agent's
+    /// mark, since the agent's tools carry it too and are younger. None when there is none.
     pub(crate) fn of_agent(agent: &str) -> Option<Self> {
         let mark = format!("{}={agent}", super::AGENT_ID).into_bytes();
         let table = table::read_all();

@@ -5,11 +5,12 @@
 //!                      \--> none left
 //! ```
 //!
-//! A process belongs to the agent if it is the agent's own, is below a member, is in the session that the agent leads, or
-//! is ours and carries the agent's mark in its environment. Where the agent's own process has ended before, its number and the number of
-//! its session prove nothing, and only the mark counts. Every signal goes through a pidfd that was checked against the
-//! start time in the table (rel-29, rel-32). What the store says is not enough either: the agent's own process must carry
-//! the mark too.
+//! A process belongs to the agent if it is the agent's own, is below a member, is in the session
+//! that the agent leads, or is ours and carries the agent's mark in its environment. Where the
+//! agent's own process has ended before, its number and the number of its session prove nothing,
+//! and only the mark counts. Every signal goes through a pidfd that was checked against the start
+//! time in the table (rel-29, rel-32). What the store says is not enough either: the agent's own
+//! process must carry the mark too.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -54,8 +55,8 @@ pub(crate) struct Killed {
     pub(crate) name: String,
 }
 
-/// Ends the process of an agent and all that it started: asks, waits for `grace_ms`, kills. Goes on to its end even when the
-/// future is dropped.
+/// Ends the process of an agent and all that it started: asks, waits for `grace_ms`, kills. Goes on
+/// to its end even when the future is dropped.
 pub(crate) async fn end_tree(identity: Identity, agent: &str, grace_ms: u64) -> TreeEnd {
     let mark = format!("{AGENT_ID}={agent}").into_bytes();
     let work = move || Tree::new(identity, mark).end(Duration::from_millis(grace_ms));
@@ -102,7 +103,8 @@ impl Tree {
     }
 
     fn end(mut self, grace: Duration) -> TreeEnd {
-        // Who is there now is known even if the agent ends first and its children go to somebody else.
+        // Who is there now is known even if the agent ends first and its children go to somebody
+        // else.
         if self.is_over() {
             return self.end;
         }
@@ -198,7 +200,7 @@ impl Tree {
     fn freeze(&mut self) {
         for _ in 0..FREEZE_ROUNDS_MAX {
             let mut is_new = false;
-            for member in self.members.values_mut().filter(|it| !it.is_frozen) {
+            for member in self.members.values_mut().filter(|member| !member.is_frozen) {
                 send(&member.pidfd, Signal::STOP);
                 member.is_frozen = true;
                 is_new = true;
@@ -227,7 +229,7 @@ impl Tree {
         let mut fds: Vec<_> = self
             .members
             .values()
-            .map(|it| PollFd::new(it.pidfd.as_fd(), PollFlags::POLLIN))
+            .map(|member| PollFd::new(member.pidfd.as_fd(), PollFlags::POLLIN))
             .collect();
         if let Err(error) = poll(&mut fds, PollTimeout::from(timeout)) {
             tracing::debug!(%error, "waiting for processes was interrupted");
@@ -268,7 +270,8 @@ mod tests {
     use super::*;
     use crate::process::identity::State;
 
-    /// A shell that stands for an agent: leader of a session, marked, and killed at the latest when the test ends.
+    /// A shell that stands for an agent: leader of a session, marked, and killed at the latest when
+    /// the test ends.
     struct Agent {
         child: Child,
         output: BufReader<ChildStdout>,

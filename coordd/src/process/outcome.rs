@@ -1,6 +1,7 @@
 //! What an agent process wrote about its last run before it reported it.
 //!
-//! `outcome-<run>.json` in the agent's state folder: `{"run":3,"outcome":{…}}`. It stands when the process could not report.
+//! `outcome-<run>.json` in the agent's state folder: `{"run":3,"outcome":{…}}`. It stands when the
+//! process could not report.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,8 @@ use serde::Deserialize;
 
 use crate::dir::{Dir, DirError, FileError};
 
-/// Longest file that is read. A result is bounded by what a notification carries, with room for escapes.
+/// Longest file that is read. A result is bounded by what a notification carries, with room for
+/// escapes.
 const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Most files of an agent's folder that are looked at: one a run, and a few others.
@@ -42,7 +44,7 @@ struct OnDisk {
 /// The outcome of the last run that has one.
 pub(crate) fn last(folder: &Dir) -> Result<Option<Written>, OutcomeError> {
     let (names, _) = folder.names(FILES_MAX).map_err(|source| OutcomeError::Folder { source })?;
-    let Some(run) = names.iter().filter_map(|it| run_of(it.to_str()?)).max() else {
+    let Some(run) = names.iter().filter_map(|name| run_of(name.to_str()?)).max() else {
         return Ok(None);
     };
     let name = format!("outcome-{run}.json");

@@ -1,9 +1,9 @@
 //! Starting an agent process.
 //!
-//! No code of ours runs between fork and exec: that would turn a spawn that costs nothing into one that copies the daemon's page
-//! tables. The process is in a group of its own from its birth, and calls `setsid` itself. What it must know comes on
-//! stdin, so that no secret is in its arguments or environment. Its environment is what the caller gives and nothing of
-//! ours (rel-37).
+//! No code of ours runs between fork and exec: that would turn a spawn that costs nothing into one
+//! that copies the daemon's page tables. The process is in a group of its own from its birth, and
+//! calls `setsid` itself. What it must know comes on stdin, so that no secret is in its arguments
+//! or environment. Its environment is what the caller gives and nothing of ours (rel-37).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,23 +39,23 @@ const PROGRAM_NAME: &str = "coordd-worker";
 /// Why no process was started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnError {
-    #[error("{} is not there; install coordd-worker beside coordd, or set COORDD_WORKER to its path", program.display())]
+    #[error("{} is missing; install coordd-worker beside coordd, or set COORDD_WORKER to its path", program.display())]
     Missing { program: PathBuf },
     #[error("{p} may not be executed; run: chmod +x {p}, and check that its file system is not mounted noexec", p = program.display())]
     NotAllowed { program: PathBuf },
-    #[error("{} is no program for this machine; install the coordd-worker of this build, or set COORDD_WORKER to it", program.display())]
+    #[error("{} is not a program for this machine; install the coordd-worker of this build, or set COORDD_WORKER to it", program.display())]
     NotAProgram { program: PathBuf },
-    #[error("the system has no room for another process; end some, or raise the limit (ulimit -u)")]
+    #[error("the system allows no more processes; end some, or raise the limit (ulimit -u)")]
     TooManyProcesses,
     #[error("coordd has too many files open to start another process; raise the limit (ulimit -n)")]
     TooManyFiles,
-    #[error("the agent's log cannot be written; mend what is named")]
+    #[error("the agent's log cannot be written; fix what is named")]
     Log { source: FileError },
     #[error(
-        "the path of coordd itself is not known, so coordd-worker is not found; set COORDD_WORKER to its path"
+        "the path of coordd itself is unknown, so coordd-worker cannot be found; set COORDD_WORKER to its path"
     )]
     NoOwnPath { source: std::io::Error },
-    #[error("{} was started and ended at once; look at its log", program.display())]
+    #[error("{} was started and exited at once; look at its log", program.display())]
     EndedAtOnce { program: PathBuf },
     #[error("{} could not be started; set COORDD_WORKER to a coordd-worker that runs", program.display())]
     Failed { program: PathBuf, source: std::io::Error },
@@ -81,7 +81,8 @@ impl SpawnError {
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) program: &'a Path,
-    /// The agent's id. It marks the process, and what the process starts, for [`super::kill::end_tree`].
+    /// The agent's id. It marks the process, and what the process starts, for
+    /// [`super::kill::end_tree`].
     pub(crate) agent: &'a str,
     /// All of its environment but the mark.
     pub(crate) env: &'a BTreeMap<OsString, OsString>,
@@ -107,8 +108,8 @@ pub(crate) fn program(env: Env<'_>) -> Result<PathBuf, SpawnError> {
     Ok(own.with_file_name(PROGRAM_NAME))
 }
 
-/// Starts a process. It is handed its bootstrap by a task of its own, so that nobody waits for it. Must be called in a
-/// tokio runtime.
+/// Starts a process. It is handed its bootstrap by a task of its own, so that nobody waits for it.
+/// Must be called in a tokio runtime.
 pub(crate) fn spawn(start: Start<'_>) -> Result<Spawned, SpawnError> {
     let program = start.program;
     let log = open_log(start.state).map_err(|source| SpawnError::Log { source })?;
@@ -126,7 +127,8 @@ pub(crate) fn spawn(start: Start<'_>) -> Result<Spawned, SpawnError> {
         .stderr(second)
         .spawn()
         .map_err(|error| failed(program, error))?;
-    // Not reaped before it is waited for, so its line in the process table stands even if it ended already.
+    // Not reaped before it is waited for, so its line in the process table stands even if it ended
+    // already.
     let identity = child.id().and_then(Identity::of);
     let identity = identity.ok_or_else(|| SpawnError::EndedAtOnce { program: program.into() })?;
     if let Some(stdin) = child.stdin.take() {
@@ -135,8 +137,8 @@ pub(crate) fn spawn(start: Start<'_>) -> Result<Spawned, SpawnError> {
     Ok(Spawned { child, identity })
 }
 
-/// Writes the bootstrap and closes stdin, which is its end. A process that does not read it sees the end too early, and
-/// ends by itself.
+/// Writes the bootstrap and closes stdin, which is its end. A process that does not read it sees
+/// the end too early, and ends by itself.
 async fn hand_over(mut stdin: ChildStdin, bootstrap: Vec<u8>, pid: u32) {
     let write = async {
         stdin.write_all(&bootstrap).await?;

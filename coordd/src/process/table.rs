@@ -10,7 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 /// Longest line of `/proc/<pid>/stat`: 52 numbers and a name.
 const STAT_BYTES_MAX: u64 = 4096;
 
-/// Longest environment that is searched: the kernel's own usual bound for arguments and environment.
+/// Longest environment that is searched: the kernel's own usual bound for arguments and
+/// environment.
 const ENVIRON_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// How much of a command line is looked at: what tells who a process is stands at its beginning.
@@ -41,31 +42,32 @@ pub(super) fn read(pid: u32) -> Option<Process> {
 pub(super) fn read_all() -> BTreeMap<u32, Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     entries
-        .filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(|pid| Some((pid, read(pid)?)))
         .collect()
 }
 
-/// Whether a process is of user `uid` and has `variable`, as in `NAME=value`, in the environment that it was started
-/// with.
+/// Whether a process is of user `uid` and has `variable`, as in `NAME=value`, in the environment
+/// that it was started with.
 pub(super) fn carries(pid: u32, uid: u32, variable: &[u8]) -> bool {
-    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|it| it.uid());
-    owner.is_ok_and(|it| it == uid)
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
+    owner.is_ok_and(|owner| owner == uid)
         && read_bounded(&format!("/proc/{pid}/environ"), ENVIRON_BYTES_MAX)
-            .is_some_and(|it| it.split(|byte| *byte == 0).any(|it| it == variable))
+            .is_some_and(|it| it.split(|byte| *byte == 0).any(|part| part == variable))
 }
 
 /// The words that a process of user `uid` was started with, as far as they are text.
 pub(super) fn command_line(pid: u32, uid: u32) -> Option<Vec<String>> {
-    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|it| it.uid());
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
     let line = owner
-        .is_ok_and(|it| it == uid)
+        .is_ok_and(|owner| owner == uid)
         .then(|| read_bounded(&format!("/proc/{pid}/cmdline"), COMMAND_BYTES_MAX))??;
     let words = line.split(|byte| *byte == 0).take(COMMAND_WORDS_MAX);
-    Some(words.map(|it| String::from_utf8_lossy(it).into_owned()).collect())
+    Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
-/// What a variable had as its value in the environment that a process was started with. None where it had none, or does not say.
+/// What a variable had as its value in the environment that a process was started with. None where
+/// it had none, or does not say.
 pub(super) fn variable(pid: u32, name: &str) -> Option<OsString> {
     let environ = read_bounded(&format!("/proc/{pid}/environ"), ENVIRON_BYTES_MAX)?;
     let value =

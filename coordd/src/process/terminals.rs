@@ -1,7 +1,7 @@
 //! Members of teams that run in terminals of the user's own, found by how they were started.
 //!
-//! They are nobody's children here and say nothing to us, so that the process table is asked every now and then. It must
-//! not send them a signal.
+//! They are nobody's children here and say nothing to us, so that the process table is asked every
+//! now and then. It must not send them a signal.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +11,14 @@ use proto::teammate::started_as;
 
 use super::{identity, table};
 
-/// Where in its command line a member's id can stand: after the program, or after an interpreter and its script. Further
-/// behind, the line is that of something that starts one, as a terminal multiplexer.
+/// Where in its command line a member's id can stand: after the program, or after an interpreter
+/// and its script. Further behind, the line is that of something that starts one, as a terminal
+/// multiplexer.
 const WORDS_BEFORE_ID_MAX: usize = 3;
 
-/// The processes of this user, with this home, that were started as members of teams, by `<name>@<team>`. Of several the
-/// oldest: it has the inbox. With another home a team of the same name is another one.
+/// The processes of this user, with this home, that were started as members of teams, by
+/// `<name>@<team>`. Of several the oldest: it has the inbox. With another home a team of the same
+/// name is another one.
 pub(crate) fn find(home: &Path) -> BTreeMap<String, Process> {
     let uid = crate::dir::euid();
     let mut found: BTreeMap<String, Process> = BTreeMap::new();
@@ -34,10 +36,10 @@ pub(crate) fn find(home: &Path) -> BTreeMap<String, Process> {
     found
 }
 
-/// Whoever says nothing about its home has the user's.
+/// A process without HOME in its environment has the user's home.
 fn has_home(pid: u32, home: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    table::variable(pid, "HOME").is_none_or(|it| real(Path::new(&it)) == real(home))
+    table::variable(pid, "HOME").is_none_or(|variable| real(Path::new(&variable)) == real(home))
 }
 
 #[cfg(test)]

@@ -45,7 +45,8 @@ pub(crate) async fn child(mut child: Child) -> Ended {
 /// Waits for a process that an earlier daemon started. One that is gone has ended.
 pub(crate) async fn adopted(identity: Identity) -> Ended {
     let Some(pidfd) = identity.pidfd() else { return Ended::Unknown };
-    // SAFETY: an `OwnedFd` gives the same descriptor each time, and keeps it open for as long as it is registered.
+    // SAFETY: an `OwnedFd` gives the same descriptor each time, and keeps it open for as long as it
+    // is registered.
     let watched = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) };
     let watched = match watched {
         Ok(watched) => watched,

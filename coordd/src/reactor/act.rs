@@ -1,4 +1,5 @@
-//! Carrying out effects. None of it blocks and none of it fails: how it went comes back as an input.
+//! Carrying out effects. None of it blocks and none of it fails: how it went comes back as an
+//! input.
 
 use super::Reactor;
 use crate::environment::tmp;
@@ -31,7 +32,7 @@ impl<S: Store> Reactor<S> {
             }
             Effect::Reply { peer, call, outcome } => {
                 if let Err(Denial::Forbidden { asker, request }) = &outcome {
-                    // C-1: whoever tries this is confused or worse, and somebody should know.
+                    // C-1: an agent that tries this is confused or worse, so it is logged.
                     tracing::warn!(%peer, asker, request, "forbidden");
                 }
                 let outcome =
@@ -84,7 +85,7 @@ impl<S: Store> Reactor<S> {
                     .durable
                     .sessions
                     .get(&session)
-                    .map(|it| it.cwd.clone())
+                    .map(|session| session.cwd.clone())
                     .unwrap_or_default();
                 let tmp = self.tmp_of(&session);
                 self.jobs.push(Job::Team(TeamJob::Remove { team, session, cwd, tmp, reply }));
@@ -126,7 +127,13 @@ impl<S: Store> Reactor<S> {
             }
             Effect::Subscribe { session, after, peer, call } => {
                 if let Some(handle) = self.peers.get(&peer).cloned() {
-                    self.hub.subscribe(peer, handle, session.map(|it| it.to_string()), after, call);
+                    self.hub.subscribe(
+                        peer,
+                        handle,
+                        session.map(|session| session.to_string()),
+                        after,
+                        call,
+                    );
                 }
             }
             Effect::Attach { session, agent, history, peer, call } => {
@@ -177,7 +184,7 @@ impl<S: Store> Reactor<S> {
                 | Event::RunEnded { .. }
         );
         let session = self.core.durable.sessions.get(session);
-        self.announce_due |= is_seen && session.is_none_or(|it| !it.bridged.is_empty());
+        self.announce_due |= is_seen && session.is_none_or(|session| !session.bridged.is_empty());
     }
 
     /// Once for all that a batch has changed.
@@ -199,7 +206,7 @@ impl<S: Store> Reactor<S> {
     }
 
     fn agent_dir(&self, agent: &AgentId) -> Option<std::path::PathBuf> {
-        self.core.durable.agents.get(agent).map(|it| self.facts.agent_dir(it).into())
+        self.core.durable.agents.get(agent).map(|agent| self.facts.agent_dir(agent).into())
     }
 
     fn spawn(&mut self, id: &AgentId) {

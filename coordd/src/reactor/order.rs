@@ -1,7 +1,8 @@
-//! In which order a batch is taken: ends of processes first, then acknowledgements, stops and answers, then requests.
+//! In which order a batch is taken: ends of processes first, then acknowledgements, stops and
+//! answers, then requests.
 //!
-//! What one peer sent stays in its order, so a stop overtakes the mail of others and never the stopper's own. A
-//! connection's end comes after all that it brought.
+//! What one peer sent stays in its order, so a stop overtakes the mail of others and never the
+//! stopper's own. A connection's end comes after all that it brought.
 
 use super::Arrival;
 use coordd_core::Input;
@@ -9,7 +10,8 @@ use coordd_core::id::PeerId;
 use proto::request::Request;
 use std::collections::HashMap;
 
-/// The batch in the order in which it is to be taken; leaves the given vector empty for the next one.
+/// The batch in the order in which it is to be taken; leaves the given vector empty for the next
+/// one.
 pub(super) fn by_urgency(arrived: &mut Vec<Arrival>) -> Vec<Arrival> {
     let mut last = HashMap::<PeerId, u8>::new();
     let mut ranked: Vec<(u8, Arrival)> = Vec::with_capacity(arrived.len());

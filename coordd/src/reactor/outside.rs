@@ -1,5 +1,6 @@
-//! Between the reactor and the sessions of other programs: who waits to hear that its words are kept, what others are to see of
-//! our sessions, and what is said to them. It decides nothing, and waits for nobody.
+//! Between the reactor and the sessions of other programs: who waits to hear that its words are
+//! kept, what others are to see of our sessions, and what is said to them. It decides nothing, and
+//! waits for nobody.
 
 use super::Reactor;
 use crate::peers::{HandOut, Order, Peers, Seen};
@@ -20,7 +21,8 @@ pub(crate) struct Outsiders {
     changed: BTreeSet<SessionId>,
     /// What others were last shown.
     shown: HashMap<SessionId, Seen>,
-    /// Who waits to hear that its words are kept, by ticket: as many as there are connections that are looked at.
+    /// Who waits to hear that its words are kept, by ticket: as many as there are connections that
+    /// are looked at.
     waiting: HashMap<u64, oneshot::Sender<bool>>,
     last_ticket: u64,
 }
@@ -45,7 +47,7 @@ impl Outsiders {
 
     pub(super) fn heard(&mut self, ticket: u64, taken: bool) {
         if let Some(done) = self.waiting.remove(&ticket) {
-            // Whoever waited may have given up.
+            // The caller may have given up waiting.
             let _told = done.send(taken);
         }
     }
@@ -56,14 +58,15 @@ impl Outsiders {
 }
 
 impl<S: Store> Reactor<S> {
-    /// Shows others what has changed, as far as there is room; the rest follows with the next batch.
+    /// Shows others what has changed, as far as there is room; the rest follows with the next
+    /// batch.
     pub(super) fn show_sessions(&mut self) {
         for id in std::mem::take(&mut self.outside.changed) {
-            let seen = self.core.durable.sessions.get(&id).map(|it| Seen {
-                name: it.name.to_string(),
-                cwd: it.cwd.clone(),
-                status: view::state_word(&self.core, it),
-                created_ms: it.created_ms,
+            let seen = self.core.durable.sessions.get(&id).map(|session| Seen {
+                name: session.name.to_string(),
+                cwd: session.cwd.clone(),
+                status: view::state_word(&self.core, session),
+                created_ms: session.created_ms,
             });
             if self.outside.shown.get(&id) == seen.as_ref() {
                 continue;
@@ -85,15 +88,16 @@ impl<S: Store> Reactor<S> {
         let order = HandOut {
             outgoing: id,
             session: it.session.clone(),
-            name: session.map_or_else(|| "coordctl".to_owned(), |it| it.name.to_string()),
-            bypasses: session.is_some_and(|it| it.bypasses),
+            name: session.map_or_else(|| "coordctl".to_owned(), |session| session.name.to_string()),
+            bypasses: session.is_some_and(|session| session.bypasses),
             to: it.to.clone(),
             wire_id: it.wire_id.clone(),
             kind: it.kind.clone(),
             text: it.text.clone(),
         };
         if !self.outside.peers.push(Order::HandOut(Box::new(order))) {
-            // Never seen: the core has fewer on their way than there is room for. The next start says it again.
+            // Never seen: the core has fewer on their way than there is room for. The next start
+            // says it again.
             tracing::error!(%id, "a message is not handed out; restart coordd");
         }
     }
@@ -103,16 +107,17 @@ impl<S: Store> Reactor<S> {
         let Some(handle) = self.peers.get(&peer).cloned() else { return };
         let own = match self.core.live.peers.get(&peer) {
             Some(Caller::Agent(id)) => {
-                self.core.durable.agents.get(id).map(|it| it.session.clone())
+                self.core.durable.agents.get(id).map(|agent| agent.session.clone())
             }
             Some(Caller::User | Caller::Bridge) | None => None,
         };
         let sessions =
-            self.core.durable.sessions.values().filter(|it| Some(&it.id) != own.as_ref());
-        let rows = sessions.map(|it| view::peer(&self.core, it));
+            self.core.durable.sessions.values().filter(|session| Some(&session.id) != own.as_ref());
+        let rows = sessions.map(|session| view::peer(&self.core, session));
         let rows = rows.chain(translate::bridge::peers(&self.core)).collect();
         if !self.outside.peers.push(Order::List(rows, (handle, call))) {
-            let why = "too much is said to other programs at this moment; try again".to_owned();
+            let why = "too many messages are being sent to other programs right now; try again"
+                .to_owned();
             let error = translate::error_body(&Denial::Failed { why });
             self.reply(peer, call, Outcome::Error(error));
         }

@@ -1,7 +1,9 @@
-//! What happens when the disk is full (rel-44): the reserve goes, what has been decided is committed with it, and until
-//! there is room again nothing that grows is accepted. Reading, stopping, acknowledging and ending runs go on.
+//! What happens when the disk is full (rel-44): the reserve goes, what has been decided is
+//! committed with it, and until there is space again nothing that grows is accepted. Reading,
+//! stopping, acknowledging and ending runs go on.
 //!
-//! And how anything that is not as it should be is said: to those who watch, and to those who ask later.
+//! And how anything that is not as it should be is said: to those who watch, and to those who ask
+//! later.
 
 use super::Reactor;
 use crate::store::reserve::{Reserve, Taken};
@@ -10,14 +12,13 @@ use anyhow::Context as _;
 use proto::event::Event;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether there is room again.
+/// How often to check whether there is space again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sentences kept about what is not as it should be: more than a person reads.
 const DEGRADED_MAX: usize = 32;
 
-const FULL: &str =
-    "the disk that holds coordd's state is full: nothing new is accepted until there is room again";
+const FULL: &str = "the disk that holds coordd's state is full: nothing new is accepted until there is space again";
 
 /// The space that is kept, and when to look for it again.
 #[derive(Debug)]
@@ -82,8 +83,8 @@ impl<S: Store> Reactor<S> {
         self.space.look_at = None;
         self.core.live.disk_full = false;
         self.facts.degraded.retain(|it| it != FULL);
-        tracing::info!("there is room on the disk again");
-        let text = "there is room on the disk again: everything is accepted as before".to_owned();
+        tracing::info!("there is space on the disk again");
+        let text = "there is space on the disk again: everything is accepted as before".to_owned();
         self.hub.publish("", Event::Warning { text });
     }
 

@@ -1,5 +1,6 @@
-//! Which teams' files are to be written, and whose inboxes served. A team that changes a thousand times while its files are being written is
-//! written once more, not a thousand times: at most one copy of its files waits at any time.
+//! Which teams' files are to be written, and whose inboxes served. A team that changes a thousand
+//! times while its files are being written is written once more, not a thousand times: at most one
+//! copy of its files waits at any time.
 
 use super::Reactor;
 use crate::jobs::{InboxJob, Job, TeamJob, team_files};

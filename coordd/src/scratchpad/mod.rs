@@ -5,9 +5,9 @@
 //!        the user's or the system's        \------- ours, 0700, never a link -------/
 //! ```
 //!
-//! The last folder is held by descriptor and carries a lock for as long as the session lives, so that a cleaner of temporary
-//! files leaves it alone. Everything done in it goes through the descriptor. It must not follow a link that an agent, or
-//! somebody else, put there.
+//! The last folder is held by descriptor and carries a lock for as long as the session lives, so
+//! that a cleaner of temporary files leaves it alone. Everything done in it goes through the
+//! descriptor. It must not follow a link that an agent, or somebody else, put there.
 
 mod sanitize;
 
@@ -37,21 +37,21 @@ const NAME: &str = "scratchpad";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScratchpadError {
     #[error(
-        "the scratchpad of session {session} cannot be used; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder"
+        "the scratchpad of session {session} cannot be used; fix what is named, or set CLAUDE_CODE_TMPDIR to another folder"
     )]
     Refused { session: String, source: DirError },
     #[error(
-        "no scratchpad can be made; mend what is named, or set CLAUDE_CODE_TMPDIR to another folder"
+        "no scratchpad can be created; fix what is named, or set CLAUDE_CODE_TMPDIR to another folder"
     )]
     NoRoot { source: DirError },
     #[error(
-        "{} is no longer the folder that session {session} used: somebody put another one there; move that one away",
+        "{} is no longer the folder that session {session} used: another one was put in its place; move that one away",
         path.display()
     )]
     Replaced { session: String, path: PathBuf },
     #[error("{} is locked by another process; end it", path.display())]
     Locked { path: PathBuf },
-    #[error("{session:?} is no session id")]
+    #[error("{session:?} is not a session id")]
     BadSession { session: String, source: paths::PathsError },
     #[error("the file in the scratchpad cannot be read")]
     File { source: FileError },
@@ -71,7 +71,8 @@ pub(crate) struct Scratchpad {
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) scratchpad: Scratchpad,
-    /// False when it stood already. For a session that had one, true means that what was in it is lost.
+    /// False when it stood already. For a session that had one, true means that what was in it is
+    /// lost.
     pub(crate) is_new: bool,
     /// Folders that stood open to others and were closed. The user should know.
     pub(crate) repaired: Vec<Repair>,
@@ -90,7 +91,7 @@ impl std::fmt::Display for Repair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} was open to other users; it was closed, and {} things in it were moved to a .quarantine folder there",
+            "{} was open to other users; its permissions were fixed, and {} entries in it were moved to a .quarantine folder there",
             self.path.display(),
             self.quarantined
         )
@@ -125,7 +126,8 @@ pub(crate) struct Listing {
     pub(crate) cut: bool,
 }
 
-/// Whether scratchpads can be made below `tmp` at all, so that a session is refused with the reason and not made without one.
+/// Whether scratchpads can be made below `tmp` at all, so that a session is refused with the reason
+/// and not made without one.
 pub(crate) fn check_root(tmp: &Path) -> Result<Option<Repair>, ScratchpadError> {
     let root = format!("claude-{}", euid());
     let refused = |source| ScratchpadError::NoRoot { source };
@@ -186,7 +188,8 @@ impl Scratchpad {
         self.dir.path()
     }
 
-    /// Looks whether the path still leads to the folder that is held, and makes a new one where it is gone (rel-3, rel-7).
+    /// Looks whether the path still leads to the folder that is held, and makes a new one where it
+    /// is gone (rel-3, rel-7).
     pub(crate) fn check(&mut self) -> Result<Checked, ScratchpadError> {
         let found = self.walk()?;
         let ours = self.dir.id().map_err(|source| self.refused(source))?;
@@ -270,8 +273,8 @@ impl Scratchpad {
     }
 }
 
-/// Keeps cleaners away: they leave a folder alone that somebody has locked (rel-6). Shared, so that an agent process can
-/// hold it too, over a restart of the daemon.
+/// Keeps cleaners away: they leave a folder alone that somebody has locked (rel-6). Shared, so that
+/// an agent process can hold it too, over a restart of the daemon.
 fn lock(dir: &Dir) -> Result<(), ScratchpadError> {
     match flock(dir, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(()),
@@ -465,8 +468,11 @@ mod tests {
         fs::write(path.join("a.md"), "1").unwrap();
         symlink("/", path.join("away")).unwrap();
         let listing = scratchpad.list().unwrap();
-        let seen: Vec<_> =
-            listing.entries.iter().map(|it| (it.path.as_str(), it.bytes, it.readable)).collect();
+        let seen: Vec<_> = listing
+            .entries
+            .iter()
+            .map(|entry| (entry.path.as_str(), entry.bytes, entry.readable))
+            .collect();
         assert_eq!(seen, [("a.md", 1, true), ("away", 1, false), ("sub/spec.md", 5, true)]);
         assert!(!listing.cut);
         assert_eq!(scratchpad.read(Path::new("sub/spec.md")).unwrap().bytes, b"12345");

@@ -3,8 +3,8 @@
 /// Longest name that is used as it is.
 const UNITS_MAX: usize = 200;
 
-/// Every UTF-16 unit that is no ASCII letter or digit becomes `-`. A name over 200 units is cut there, and a hash of the whole
-/// path tells it from others that begin the same.
+/// Every UTF-16 unit that is no ASCII letter or digit becomes `-`. A name over 200 units is cut
+/// there, and a hash of the whole path tells it from others that begin the same.
 pub(crate) fn sanitize(cwd: &str) -> String {
     let plain = |unit: u16| {
         char::from_u32(u32::from(unit)).filter(char::is_ascii_alphanumeric).unwrap_or('-')

@@ -1,7 +1,7 @@
 //! Carries the write-ahead log over into the database file, beside the writer and not in its way.
 //!
-//! The log begins anew when a commit finds all of it carried over. A writer without a pause never does; then the log
-//! grows to its bound, and the writer itself does the rest once.
+//! The log begins anew when a commit finds all of it carried over. A writer without a pause never
+//! does; then the log grows to its bound, and the writer itself does the rest once.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -48,14 +48,14 @@ impl Checkpointer {
         Ok(Self { wake: Some(wake), thread: Some(thread), bytes: 0, log: with(path, "-wal") })
     }
 
-    /// Notes a commit of the writer, and wakes the thread when a checkpoint is due. Waits for nothing, unless the log has
-    /// reached its bound.
+    /// Notes a commit of the writer, and wakes the thread when a checkpoint is due. Waits for
+    /// nothing, unless the log has reached its bound.
     pub(super) fn committed(&mut self, writer: &rusqlite::Connection, bytes: usize) {
         self.bytes += bytes + RECORDS_OVERHEAD_BYTES;
         if self.bytes < DUE_BYTES {
             return;
         }
-        if std::fs::metadata(&self.log).is_ok_and(|it| it.len() > LOG_BYTES_MAX) {
+        if std::fs::metadata(&self.log).is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {
             // Refused while the thread is at it: then the next commit tries again.
             match writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)) {
                 Ok(0) => self.bytes = 0,

@@ -1,5 +1,5 @@
-//! CRC-32C, the checksum that tells a damaged row from a whole one. It is made for every row that is written and read, so
-//! it goes eight bytes at a time.
+//! CRC-32C, the checksum that tells a damaged row from a whole one. It is made for every row that
+//! is written and read, so it goes eight bytes at a time.
 
 /// The polynomial of Castagnoli, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -16,7 +16,8 @@ pub(super) fn of_row(seq: i64, body: &str) -> u32 {
 fn of(before: u32, bytes: &[u8]) -> u32 {
     let (eights, rest) = bytes.as_chunks::<8>();
     let crc = eights.iter().fold(!before, |crc, eight| {
-        // The first four meet what came before; each byte has the table for its distance from the end.
+        // The first four meet what came before; each byte has the table for its distance from the
+        // end.
         let before = crc.to_le_bytes().into_iter().chain([0; 4]);
         let met = eight.iter().zip(before).map(|(byte, before)| byte ^ before);
         met.zip((0..8).rev()).fold(0, |sum, (byte, table)| sum ^ look_up(table, byte))

@@ -13,7 +13,8 @@ use crate::dir::{Dir, FileError};
 
 const NAME: &str = "coordd.lock";
 
-/// How often a lock file that was removed meanwhile is made again before somebody is doing it on purpose.
+/// How often a lock file that was removed meanwhile is made again before somebody is doing it on
+/// purpose.
 const ATTEMPTS_MAX: usize = 10;
 
 /// Why the lock could not be had.
@@ -84,7 +85,7 @@ fn write_pid(file: &mut File) -> std::io::Result<()> {
 }
 
 fn pid_text(pid: Option<u32>) -> String {
-    pid.map(|it| format!(" (pid {it})")).unwrap_or_default()
+    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -119,7 +120,7 @@ mod tests {
         let taken: Vec<_> = std::thread::scope(|scope| {
             let start = || InstanceLock::take(&Dir::base(path).unwrap()).ok();
             let threads: Vec<_> = (0..50).map(|_| scope.spawn(start)).collect();
-            threads.into_iter().filter_map(|it| it.join().unwrap()).collect()
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(taken.len(), 1);
     }

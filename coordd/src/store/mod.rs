@@ -6,8 +6,9 @@
 //!            \--written by a newer coordd--> refuse
 //! ```
 //!
-//! A commit is one transaction and one fsync; when it returns, the records are on disk. The store knows nothing of what
-//! a record says. It must never begin empty in silence, and never write where it could not read.
+//! A commit is one transaction and one fsync; when it returns, the records are on disk. The store
+//! knows nothing of what a record says. It must never begin empty in silence, and never write where
+//! it could not read.
 
 mod checkpoint;
 mod crc;
@@ -42,7 +43,7 @@ pub(crate) trait Store {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// Nothing was written, and it may be tried again.
-    #[error("there is no space left for {}; free some, and coordd goes on", path.display())]
+    #[error("there is no space left for {}; free some, and coordd continues", path.display())]
     DiskFull { path: PathBuf },
     #[error(
         "{p} was written by a newer coordd (schema {found}, this one knows {known}); update coordd, or move {p} away to \
@@ -50,16 +51,16 @@ pub(crate) enum StoreError {
         p = path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
-    #[error("{} is on a network file system, which does not keep its promises; set COORDD_STATE_DIR to a local folder", path.display())]
+    #[error("{} is on a network file system, where a crash could lose data; set COORDD_STATE_DIR to a local folder", path.display())]
     NetworkFileSystem { path: PathBuf },
-    #[error("{} is {found}, not a file of ours; move it away", path.display())]
+    #[error("{} is {found}, not a file of coordd; move it away", path.display())]
     NotAFile { path: PathBuf, found: &'static str },
     #[error("{} belongs to user {uid}, not to you; move it away", path.display())]
     ForeignOwner { path: PathBuf, uid: u32 },
     #[error("{} is in use by another process; end it", path.display())]
     InUse { path: PathBuf },
     #[error(
-        "a record of {len} bytes is longer than {RECORD_BYTES_MAX}; this is a fault of coordd, please report it"
+        "a record of {len} bytes is longer than {RECORD_BYTES_MAX}; this is a bug in coordd, please report it"
     )]
     RecordTooLong { len: usize },
     /// After a failed fsync nobody knows what is on disk, so nothing more is written (rel-40).

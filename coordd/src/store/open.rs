@@ -19,10 +19,12 @@ const APPLICATION_ID: i64 = 0x6372_6464;
 
 const SCHEMA: &str = "CREATE TABLE record(seq INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL) STRICT;";
 
-/// What makes a schema into the next one, from the first on. The schema's number is one more than there are steps.
+/// What makes a schema into the next one, from the first on. The schema's number is one more than
+/// there are steps.
 const MIGRATIONS: &[&str] = &[];
 
-/// File systems whose locks and fsyncs reach no further than this machine believes: NFS, SMB, CIFS, SMB2, 9P, AFS.
+/// File systems whose locks and fsyncs reach no further than this machine believes: NFS, SMB, CIFS,
+/// SMB2, 9P, AFS.
 const NETWORK_FILE_SYSTEMS: [u64; 6] =
     [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x0102_1997, 0x5346_414F];
 
@@ -113,7 +115,8 @@ fn open_whole(path: &Path, migrations: &[&str]) -> Result<SqliteStore, Fault> {
     }
 }
 
-/// Makes a new store under another name first, so that a file without contents is never a store that was just made.
+/// Makes a new store under another name first, so that a file without contents is never a store
+/// that was just made.
 fn create(path: &Path, migrations: &[&str]) -> Result<(), Fault> {
     if with(path, "-wal").exists() {
         return Err(Fault::Damaged("its main file is gone".to_owned()));
@@ -224,7 +227,8 @@ fn back_up(path: &Path, connection: &Connection, version: i64) -> Result<(), Fau
     })
 }
 
-/// Checks that it is a file of ours on a disk of this machine, and closes it to others. False when it is not there.
+/// Checks that it is a file of ours on a disk of this machine, and closes it to others. False when
+/// it is not there.
 fn check_file(path: &Path) -> Result<bool, StoreError> {
     let io = |action, error: Errno| io_error(action, path, error.into());
     let not_a_file = |found| StoreError::NotAFile { path: path.to_path_buf(), found };

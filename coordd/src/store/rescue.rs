@@ -33,7 +33,8 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
             format!(".corrupt-{stamp}-{number}")
         };
         let aside = with(path, &mark);
-        // The log first: a database without its log looks whole, a log without its database looks like nothing.
+        // The log first: a database without its log looks whole, a log without its database looks
+        // like nothing.
         let taken = PARTS.iter().any(|part| with(&aside, part).exists());
         if taken {
             continue;
@@ -50,7 +51,8 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     Err(failed(Errno::EXIST))
 }
 
-/// The records of a damaged store up to the first that cannot be read. What fails here only makes it fewer.
+/// The records of a damaged store up to the first that cannot be read. What fails here only makes
+/// it fewer.
 pub(super) fn rescue(aside: &Path) -> Vec<String> {
     let copy = with(aside, ".rescue");
     let records = copy_and_read(aside, &copy).unwrap_or_else(|error| {

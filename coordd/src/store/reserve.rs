@@ -4,9 +4,10 @@
 //! held --release--> the commit that did not fit is made --take again, and only with room to spare--> held
 //! ```
 //!
-//! A daemon that cannot commit has to end, and with it all that would make room: stops, acknowledgements, ends of runs.
-//! So a file without meaning takes up some space from the start, and goes when it is needed. It must not be opened for
-//! anything else, and that it is not there means that the disk is, or was, full.
+//! A daemon that cannot commit has to end, and with it all that would make room: stops,
+//! acknowledgements, ends of runs. So a file without meaning takes up some space from the start,
+//! and goes when it is needed. It must not be opened for anything else, and that it is not there
+//! means that the disk is, or was, full.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -17,7 +18,8 @@ use rustix::io::Errno;
 
 use crate::paths::StateDir;
 
-/// Enough for some thousand acknowledgements and ends of runs, and for the log that they are written to.
+/// Enough for some thousand acknowledgements and ends of runs, and for the log that they are
+/// written to.
 pub(crate) const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What must be free besides when it is taken, so that it is not taken and needed by turns.
@@ -66,7 +68,7 @@ impl Reserve {
         }
     }
 
-    /// Gives the space to whoever needs it. False when there is none to give.
+    /// Gives the reserved space back to the file system. False when there is none to give.
     pub(crate) fn release(&mut self) -> bool {
         self.held = false;
         self.unlink()

@@ -1,7 +1,7 @@
 //! The store in SQLite: one table, one row a record.
 //!
-//! The settings are read back, because a file system can refuse them without a word. Checkpoints are made by a thread of
-//! their own, so that no commit waits for one.
+//! The settings are read back, because a file system can refuse them without a word. Checkpoints
+//! are made by a thread of their own, so that no commit waits for one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ const FSYNC_FAILED: [i32; 2] = [1034, 1290];
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     path: PathBuf,
-    // Before the connection, so that the thread's own connection closes first and this one tidies up.
+    // Before the connection, so that the thread's own connection closes first and this one tidies
+    // up.
     checkpointer: Checkpointer,
     connection: Connection,
     seq_next: i64,
@@ -62,7 +63,7 @@ impl SqliteStore {
         if self.broken {
             return Err(StoreError::Broken { path: self.path.clone() });
         }
-        if let Some(record) = records.iter().find(|it| it.len() > RECORD_BYTES_MAX) {
+        if let Some(record) = records.iter().find(|record| record.len() > RECORD_BYTES_MAX) {
             return Err(StoreError::RecordTooLong { len: record.len() });
         }
         self.loaded = None;
@@ -143,7 +144,8 @@ pub(super) struct Rows {
 
 pub(super) enum Stopped {
     AtEnd,
-    /// At a row that cannot be read, whose checksum is wrong, or that does not follow the one before.
+    /// At a row that cannot be read, whose checksum is wrong, or that does not follow the one
+    /// before.
     AtDamage(Option<rusqlite::Error>),
 }
 
@@ -234,7 +236,7 @@ mod tests {
     use crate::store::open::open;
 
     fn text(records: &[&str]) -> Vec<String> {
-        records.iter().map(|it| (*it).to_owned()).collect()
+        records.iter().map(|record| (*record).to_owned()).collect()
     }
 
     fn store() -> (tempfile::TempDir, PathBuf, SqliteStore) {

@@ -1,9 +1,10 @@
 //! Looks whether SQLite's write-ahead log is whole, before SQLite does.
 //!
-//! SQLite takes the first frame that does not fit for the end of the log, and drops it and all that follows without a
-//! word. Where a bit flipped, commits that were acknowledged are then gone in silence. A frame that carries the log's
-//! salts was written in this round: if its checksum does not fit, that is said. A power cut in the middle of a
-//! commit can look the same; then it is said too, and nothing that was acknowledged is lost.
+//! SQLite takes the first frame that does not fit for the end of the log, and drops it and all that
+//! follows without a word. Where a bit flipped, commits that were acknowledged are then gone in
+//! silence. A frame that carries the log's salts was written in this round: if its checksum does
+//! not fit, that is said. A power cut in the middle of a commit can look the same; then it is said
+//! too, and nothing that was acknowledged is lost.
 //!
 //! Format: <https://sqlite.org/fileformat2.html#the_write_ahead_log>. Nothing is ever changed here.
 
@@ -55,7 +56,8 @@ fn judge(log: &mut impl Read) -> Result<WalState> {
     sums.add(header.get(..24).unwrap_or_default());
     let whole = word(0) & !1 == MAGIC && sums.are(word(24), word(28));
     if !whole || !page_bytes.is_power_of_two() || !(512..=65_536).contains(&page_bytes) {
-        // The header is synced before the first frame, so a frame behind a bad header was committed.
+        // The header is synced before the first frame, so a frame behind a bad header was
+        // committed.
         let mut frame = [0; FRAME_HEADER_BYTES];
         return Ok(if fill(log, &mut frame)? { WalState::Damaged } else { WalState::Whole });
     }
@@ -106,7 +108,7 @@ impl Sums {
 
 /// A big-endian word, as all fields of the log are.
 fn word_at(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..at + 4).and_then(|it| it.try_into().ok());
+    let word = bytes.get(at..at + 4).and_then(|byte| byte.try_into().ok());
     u32::from_be_bytes(word.unwrap_or_default())
 }
 

@@ -1,16 +1,17 @@
-//! Tasks that Claude Code has told their new owner of itself, so that coordd does not tell it once more.
+//! Tasks that Claude Code has told their new owner of itself, so that coordd does not tell it once
+//! more.
 //!
-//! Observed with 2.1.150 and 2.1.332: whoever gives a task an owner writes the task's file, and then an entry into the owner's
-//! inbox. To coordd the first is an edit of the file by somebody, for which it would write such an entry too. It must not
-//! open a file.
+//! Observed with 2.1.150 and 2.1.332: the program that gives a task an owner writes the task's
+//! file, and then an entry into the owner's inbox. To coordd the first is an edit of the file by
+//! somebody, for which it would write such an entry too. It must not open a file.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proto::teammate::{Entry, Said, Signal};
 
-/// How far apart the edit, as coordd took it over, and the entry may be: a writer makes both in one go, and coordd waits up to 4 s
-/// for a file that is half written.
+/// How far apart the edit, as coordd took it over, and the entry may be: a writer makes both in one
+/// go, and coordd waits up to 4 s for a file that is half written.
 const APART_MS_MAX: u64 = 10_000;
 
 /// Entries that are remembered: more than a team is told in so short a time.

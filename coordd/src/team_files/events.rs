@@ -21,7 +21,8 @@ pub(super) enum Signal {
     TaskChanged(String, Option<u32>),
 }
 
-/// Turns events into the names of teams and tasks. It runs on the watcher's own thread and never waits.
+/// Turns events into the names of teams and tasks. It runs on the watcher's own thread and never
+/// waits.
 pub(super) fn watcher(
     files: &TeamFiles,
     signals: SyncSender<Signal>,
@@ -42,7 +43,7 @@ pub(super) fn watcher(
         for path in &event.paths {
             let team = team_of(path, &teams).map(Signal::Changed);
             let signal = team.or_else(|| task_of(path, &tasks));
-            if signal.is_some_and(|it| signals.try_send(it).is_err()) {
+            if signal.is_some_and(|signal| signals.try_send(signal).is_err()) {
                 missed.store(true, Ordering::Relaxed);
             }
         }
@@ -66,7 +67,7 @@ pub(crate) fn is_change(kind: EventKind) -> bool {
 fn team_of(path: &Path, teams: &Path) -> Option<String> {
     let mut names = path.strip_prefix(teams).ok()?.iter();
     let team = names.next()?.to_str()?;
-    let concerns = names.next().is_none_or(|it| it == OsStr::new(CONFIG));
+    let concerns = names.next().is_none_or(|name| name == OsStr::new(CONFIG));
     (concerns && names.next().is_none()).then(|| team.to_owned())
 }
 

@@ -1,10 +1,11 @@
-//! Inbox files: what coordd leaves in the inbox of a member in a terminal, and what such members left in those that
-//! coordd reads for others.
+//! Inbox files: what coordd leaves in the inbox of a member in a terminal, and what such members
+//! left in those that coordd reads for others.
 //!
-//! Each change is made under Claude Code's own lock, and replaces the file in one step. Nothing is put in twice, though a
-//! reader may take an entry out the moment it is there: before a file with new entries is put in its place it is noted which
-//! ones these are. After a crash the note tells, together with whether what was prepared is still there, if they were in it.
-//! It must not decide what an entry means.
+//! Each change is made under Claude Code's own lock, and replaces the file in one step. Nothing is
+//! put in twice, though a reader may take an entry out the moment it is there: before a file with
+//! new entries is put in its place it is noted which ones these are. After a crash the note tells,
+//! together with whether what was prepared is still there, if they were in it. It must not decide
+//! what an entry means.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +16,16 @@ use super::lock::{Lock, LockError};
 use super::{TeamFiles, TeamFilesError, team_name};
 use crate::dir::{Content, Demand, Dir, DirError, DirId, FileError};
 
-/// Longest inbox file that is read: eight of the longest messages, each with all characters escaped.
+/// Longest inbox file that is read: eight of the longest messages, each with all characters
+/// escaped.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Entries without a reader that stand in a file at once. What is more waits in the mailbox.
 const UNREAD_MAX: usize = 100;
 
-/// Entries with a reader that are left in a file. They are taken out when there is nothing else in it: up to 2.1.150 a
-/// reader counts entries, and one that marks what it has just read must find it in its place.
+/// Entries with a reader that are left in a file. They are taken out when there is nothing else in
+/// it: up to 2.1.150 a reader counts entries, and one that marks what it has just read must find it
+/// in its place.
 const READ_MAX: usize = 50;
 
 /// Longest note about what is put in: ids only.
@@ -36,11 +39,11 @@ const ENTRIES_MAX: usize = 4_000;
 pub(crate) enum InboxError {
     #[error("an inbox is in use")]
     Lock(#[source] LockError),
-    #[error("the inboxes of a team cannot be used; mend what is named")]
+    #[error("the inboxes of a team cannot be used; fix what is named")]
     Folder(#[source] TeamFilesError),
-    #[error("an inbox cannot be read or written; mend what is named")]
+    #[error("an inbox cannot be read or written; fix what is named")]
     File(#[source] FileError),
-    #[error("the inbox {} cannot be put into words; this is a fault of coordd, please report it", path.display())]
+    #[error("the inbox {} cannot be written as JSON; this is a bug in coordd, please report it", path.display())]
     Unserialisable { path: PathBuf, source: serde_json::Error },
     #[error("the lock of the inbox {} was taken away meanwhile; it is tried again", path.display())]
     LostLock { path: PathBuf },
@@ -95,14 +98,15 @@ enum Read {
 }
 
 impl TeamFiles {
-    /// The inboxes of a team. Makes their folder where it is missing. None for a team that has no files, or none any more.
+    /// The inboxes of a team. Makes their folder where it is missing. None for a team that has no
+    /// files, or none any more.
     pub(crate) fn inboxes(&self, team: &str) -> Result<Option<Inboxes>, InboxError> {
         // Held until the folder is open: nothing is made that is being removed.
         let state = self.lock();
         if !state.teams.contains_key(team) {
             return Ok(None);
         }
-        let folder = team_name(team).and_then(|it| self.folder("teams", it));
+        let folder = team_name(team).and_then(|team_name| self.folder("teams", team_name));
         let inside = folder.map_err(InboxError::Folder)?.enter("inboxes", Demand::Repaired);
         let failed = |source: DirError| InboxError::Folder(TeamFilesError::Folder { source });
         Ok(Some(Inboxes { dir: inside.map_err(failed)?.0 }))
@@ -134,7 +138,7 @@ impl Inboxes {
         Ok(names)
     }
 
-    /// Takes away the locks that an earlier daemon left: whoever wants to leave something must not wait for them.
+    /// Removes the locks that an earlier daemon left, so that no writer has to wait for them.
     pub(crate) fn clear_locks(&self) -> Result<(), InboxError> {
         for name in self.names()? {
             super::lock::clear(&self.dir, &file_name(&name));
@@ -142,8 +146,8 @@ impl Inboxes {
         Ok(())
     }
 
-    /// Puts into a member's inbox what is not in it yet, and tells what of it was read. What is no inbox is first waited
-    /// for, since it may be half written, and then set aside.
+    /// Puts into a member's inbox what is not in it yet, and tells what of it was read. What is no
+    /// inbox is first waited for, since it may be half written, and then set aside.
     pub(crate) fn serve(
         &self,
         member: &str,
@@ -167,7 +171,7 @@ impl Inboxes {
         };
         let noted = self.noted(member)?;
         served.assigned = rows.iter().filter_map(assigned).collect();
-        let mut unread = rows.iter().filter(|it| is_unread(it)).count();
+        let mut unread = rows.iter().filter(|row| is_unread(row)).count();
         let mut fresh = Vec::new();
         for letter in letters {
             let id = &letter.message;
@@ -254,7 +258,8 @@ impl Inboxes {
         }
     }
 
-    /// Puts a file with fresh entries in its place. See the module's own words for why there is a note.
+    /// Puts a file with fresh entries in its place. See the module's own words for why there is a
+    /// note.
     fn post(
         &self,
         lock: &Lock<'_>,
@@ -287,7 +292,8 @@ impl Inboxes {
         result
     }
 
-    /// The entries that the last note says were put in, and that were: what was prepared is gone from its own name.
+    /// The entries that the last note says were put in, and that were: what was prepared is gone
+    /// from its own name.
     fn noted(&self, member: &str) -> Result<Vec<String>, InboxError> {
         if self.dir.has(&prepared_name(member)).map_err(InboxError::File)? {
             return Ok(Vec::new());

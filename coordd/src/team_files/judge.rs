@@ -1,4 +1,5 @@
-//! What others made of a file: compares a team's file with its last right state, and undoes what is no team file.
+//! What others made of a file: compares a team's file with its last right state, and undoes what is
+//! no team file.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,8 @@ pub(crate) enum Outside {
     Deleted { team: String },
     /// A task's file says something else now, or is new.
     TaskEdited(Box<TaskEdit>),
-    /// A task's file was none. It was set aside, and the last right state written again where there was one.
+    /// A task's file was none. It was set aside, and the last right state written again where there
+    /// was one.
     TaskDamaged { team: String, number: u32, aside: PathBuf, restored: bool },
     /// Files of tasks were removed, and their last right states were written again.
     TasksDeleted { team: String, numbers: Vec<u32> },

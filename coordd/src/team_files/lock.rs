@@ -1,8 +1,10 @@
-//! The lock that Claude Code takes before it changes a file of a team: a folder `<file>.lock`, made by who has it.
+//! The lock that Claude Code takes before it changes a file of a team: a folder `<file>.lock`, made
+//! by who has it.
 //!
-//! Observed with 2.1.100 to 2.1.332: whoever finds it there tries again for a while; one that nobody has touched for 10 s
-//! is taken away. Inboxes have one in all of these versions, `config.json` from 2.1.150 on, where it is tried ten times within
-//! some 0.7 s and the change is then given up. Ours carry a mark, so that one that a killed daemon of ours left is taken away at
+//! Observed with 2.1.100 to 2.1.332: a program that finds it there tries again for a while; one
+//! that nobody has touched for 10 s is taken away. Inboxes have one in all of these versions,
+//! `config.json` from 2.1.150 on, where it is tried ten times within some 0.7 s and the change is
+//! then given up. Ours carry a mark, so that one that a killed daemon of ours left is taken away at
 //! once. It must not be held over anything that waits.
 
 use std::collections::BTreeSet;
@@ -24,10 +26,12 @@ const TRY_EVERY_MS: u64 = 5;
 /// A lock that nobody has touched for so long is left over, as it is for Claude Code.
 const STALE_S: i64 = 10;
 
-/// The mark of ours: a bit that means nothing for an empty folder, and that others neither set nor look at.
+/// The mark of ours: a bit that means nothing for an empty folder, and that others neither set nor
+/// look at.
 const MARK: Mode = Mode::SVTX;
 
-/// The locks that this process has, by the numbers of their folders. A marked one that is not here is left over.
+/// The locks that this process has, by the numbers of their folders. A marked one that is not here
+/// is left over.
 static HELD: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 /// Why a file could not be locked.
@@ -35,7 +39,7 @@ static HELD: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 pub(crate) enum LockError {
     #[error("{} is held by another program; it is tried again. If it stays, remove that folder", path.display())]
     Held { path: PathBuf },
-    #[error("{} cannot be made; mend its folder", path.display())]
+    #[error("{} cannot be created; fix its folder's permissions", path.display())]
     Io { path: PathBuf, source: std::io::Error },
 }
 
@@ -68,7 +72,7 @@ impl<'a> Lock<'a> {
         let try_once = || mkdirat(dir, &*name, Mode::RWXU | MARK);
         let mut made = try_once();
         if made == Err(Errno::EXIST) && is_left_over(dir, &name) {
-            // Whoever else does so too finds it gone, and then one of us makes it.
+            // Another program that removes it too finds it gone; then one of the two makes it.
             let _ = unlinkat(dir, &*name, AtFlags::REMOVEDIR);
             made = try_once();
         }
@@ -105,7 +109,7 @@ fn io(dir: &Dir, name: &str, error: Errno) -> LockError {
 }
 
 fn inode(dir: &Dir, name: &str) -> Result<u64, Errno> {
-    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|it| it.st_ino)
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino)
 }
 
 fn held<T>(look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
@@ -116,8 +120,9 @@ fn held<T>(look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
 /// Takes away a lock that an earlier daemon left.
 pub(super) fn clear(dir: &Dir, file: &str) {
     let name = format!("{file}.lock");
-    if statat(dir, &*name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|it| is_of_an_earlier_one(&it)) {
-        // Whoever else does so too finds it gone.
+    if statat(dir, &*name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_of_an_earlier_one(&stat))
+    {
+        // Another program that removes it too finds it gone.
         let _ = unlinkat(dir, &*name, AtFlags::REMOVEDIR);
     }
 }
@@ -174,7 +179,8 @@ mod tests {
         assert!(Lock::take(&dir, "m1.json").unwrap().is_held());
     }
 
-    /// Killed with the lock in its hands: the next daemon does not wait, and members do not lose what they want to say.
+    /// Killed with the lock in its hands: the next daemon does not wait, and members do not lose
+    /// what they want to say.
     #[test]
     fn t2_a_lock_of_an_earlier_daemon_is_taken_away_at_once() {
         let (_home, dir) = dir();

@@ -5,10 +5,11 @@
 //! <home>/.claude/tasks/<team>/<n>.json
 //! ```
 //!
-//! Each file is replaced in one step, a team's under the lock that Claude Code takes too. What others change in them is noticed by
-//! [`watch`]; here only the last state that was right is kept, so that an edit can be told from a write of our own and damage can be
-//! undone. What others wrote into a team's file and we have not merged yet is never written over. It must not decide what
-//! an edit means.
+//! Each file is replaced in one step, a team's under the lock that Claude Code takes too. What
+//! others change in them is noticed by [`watch`]; here only the last state that was right is kept,
+//! so that an edit can be told from a write of our own and damage can be undone. What others wrote
+//! into a team's file and we have not merged yet is never written over. It must not decide what an
+//! edit means.
 
 pub(crate) mod assigned;
 pub(crate) mod events;
@@ -45,14 +46,14 @@ pub(crate) enum TeamFilesError {
     BadTeam { name: String },
     #[error("{id:?} cannot be the number of a task; use a number from 1, without zeros before it")]
     BadTask { id: String },
-    #[error("the folder for the files of teams cannot be used; mend what is named")]
+    #[error("the folder for team files cannot be used; fix what is named")]
     Folder { source: DirError },
-    #[error("the file of team {team} cannot be locked; mend what is named")]
+    #[error("the file of team {team} cannot be locked; fix what is named")]
     Lock { team: String, source: LockError },
-    #[error("a file of team {team} cannot be written; mend what is named")]
+    #[error("a file of team {team} cannot be written; fix what is named")]
     File { team: String, source: FileError },
     #[error(
-        "a file of team {team} cannot be put into words; this is a fault of coordd, please report it"
+        "a file of team {team} cannot be written as JSON; this is a bug in coordd, please report it"
     )]
     Unserialisable { team: String, source: serde_json::Error },
 }
@@ -86,7 +87,8 @@ struct Known {
 pub(crate) enum Replaced {
     /// Nothing, or what we had written.
     Ours,
-    /// What somebody else made of it, which is not in what was to be written. It stands there still, and is to be merged first.
+    /// What somebody else made of it, which is not in what was to be written. It stands there
+    /// still, and is to be merged first.
     Edited(TeamFile),
     /// What was no team file. It is kept under this name.
     Damaged(PathBuf),
@@ -112,8 +114,9 @@ impl TeamFiles {
         self.path("teams").join(team).join(CONFIG)
     }
 
-    /// Writes a team's file and makes its folders. The same again changes nothing. `merged` is what others wrote last
-    /// of what is in it, as JSON: where something else stands, nothing is written. It waits for nobody.
+    /// Writes a team's file and makes its folders. The same again changes nothing. `merged` is what
+    /// others wrote last of what is in it, as JSON: where something else stands, nothing is
+    /// written. It waits for nobody.
     pub(crate) fn write_team(
         &self,
         team: &TeamFile,
@@ -157,7 +160,8 @@ impl TeamFiles {
         Ok(replaced)
     }
 
-    /// Removes a team's folders. What is not there is fine; what cannot be removed is named, and a second call goes on.
+    /// Removes a team's folders. What is not there is fine; what cannot be removed is named, and a
+    /// second call goes on.
     pub(crate) fn remove(&self, team: &str) -> Result<Removed, TeamFilesError> {
         let team = team_name(team)?;
         let mut state = self.lock();
@@ -245,7 +249,8 @@ fn parse(content: &Content, team: &str) -> Option<TeamFile> {
     serde_json::from_slice(&content.bytes).ok().filter(|it: &TeamFile| it.name == team)
 }
 
-/// Compared as text, since it is kept as such: numbers may change a little when they are read once more.
+/// Compared as text, since it is kept as such: numbers may change a little when they are read once
+/// more.
 fn is_text_of(text: &str, team: &TeamFile) -> bool {
     serde_json::to_string(team).is_ok_and(|it| it == text)
 }

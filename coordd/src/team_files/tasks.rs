@@ -1,6 +1,8 @@
-//! The files of tasks: written with what others added to them, and compared with what was last right.
+//! The files of tasks: written with what others added to them, and compared with what was last
+//! right.
 //!
-//! What stands in a file is ours, or an edit of one that we know, or new, or no task file. It must not decide what an edit means.
+//! What stands in a file is ours, or an edit of one that we know, or new, or no task file. It must
+//! not decide what an edit means.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,8 @@ use super::judge::{Outside, Verdict};
 use super::{TeamFiles, TeamFilesError, pretty, set_aside, team_name, write};
 use crate::dir::{Content, Dir, FileError};
 
-/// Longest task file that is read: what the core takes, with every character escaped, and as much again for what it does not know.
+/// Longest task file that is read: what the core takes, with every character escaped, and as much
+/// again for what it does not know.
 const TASK_BYTES_MAX: usize = 512 * 1024;
 
 /// Files in a team's folder of tasks that are looked at: four times as many as a team has tasks.
@@ -48,7 +51,8 @@ pub(crate) enum TaskReplaced {
     Ours,
     /// What somebody else had made of it, unseen until now. It is to be merged and written again.
     Edited(Box<TaskEdit>),
-    /// The same task in another state, from before this daemon: a write that a crash prevented, or an edit that nobody saw.
+    /// The same task in another state, from before this daemon: a write that a crash prevented, or
+    /// an edit that nobody saw.
     Behind(Box<TaskFile>),
     /// A task of others under the same number. It is kept under this name.
     Another(PathBuf),
@@ -57,7 +61,8 @@ pub(crate) enum TaskReplaced {
 }
 
 impl TeamFiles {
-    /// Writes a task's file, with the fields that others added and this build does not know. The same again changes nothing.
+    /// Writes a task's file, with the fields that others added and this build does not know. The
+    /// same again changes nothing.
     pub(crate) fn write_task(
         &self,
         team: &str,
@@ -122,7 +127,7 @@ impl TeamFiles {
         let folder = self.folder("tasks", team)?;
         let name = file_name(number);
         let content = match folder.read(Path::new(&name), TASK_BYTES_MAX) {
-            Ok(content) if tasks.get(&number).is_some_and(|it| it.bytes == content.bytes) => {
+            Ok(content) if tasks.get(&number).is_some_and(|task| task.bytes == content.bytes) => {
                 return Ok(Verdict::Same);
             }
             Ok(content) => Some(content),
@@ -136,7 +141,7 @@ impl TeamFiles {
                 return Ok(Verdict::Unsettled);
             }
             let aside = set_aside(&folder, team, &name)?;
-            let restored = match tasks.get(&number).filter(|it| it.is_ours) {
+            let restored = match tasks.get(&number).filter(|task| task.is_ours) {
                 Some(known) => write(&folder, team, &name, &known.bytes).map(|()| true)?,
                 None => false,
             };
@@ -145,7 +150,7 @@ impl TeamFiles {
         };
         let bytes = content.map(|it| it.bytes).unwrap_or_default();
         if !tasks.contains_key(&number)
-            && tasks.values().filter(|it| !it.is_ours).count() >= STRANGERS_MAX
+            && tasks.values().filter(|task| !task.is_ours).count() >= STRANGERS_MAX
         {
             tracing::warn!(
                 team,
@@ -154,9 +159,9 @@ impl TeamFiles {
             );
             return Ok(Verdict::Same);
         }
-        let is_ours = tasks.get(&number).is_some_and(|it| it.is_ours);
+        let is_ours = tasks.get(&number).is_some_and(|task| task.is_ours);
         let known = KnownTask { bytes, task: found.clone(), is_ours };
-        let before = tasks.insert(number, known).map(|it| it.task);
+        let before = tasks.insert(number, known).map(|task| task.task);
         if before.as_ref().is_some_and(|it| says_the_same(it, &found)) {
             return Ok(Verdict::Same);
         }
@@ -166,7 +171,8 @@ impl TeamFiles {
         Ok(Verdict::Outside(Outside::TaskEdited(Box::new(edit))))
     }
 
-    /// The numbers of all tasks of a team that are known, or have a file. Makes the folder where it is missing.
+    /// The numbers of all tasks of a team that are known, or have a file. Makes the folder where it
+    /// is missing.
     pub(super) fn task_numbers(&self, team: &str) -> Result<Vec<u32>, TeamFilesError> {
         let state = self.lock();
         let Some(tasks) = state.tasks.get(team) else { return Ok(Vec::new()) };
@@ -177,14 +183,15 @@ impl TeamFiles {
         if cut {
             tracing::warn!(team, "there are too many files in a folder of tasks to look at all");
         }
-        numbers.extend(names.iter().filter_map(|it| number_in(it.to_str()?)));
+        numbers.extend(names.iter().filter_map(|name| number_in(name.to_str()?)));
         numbers.sort_unstable();
         numbers.dedup();
         Ok(numbers)
     }
 }
 
-/// A writer that replaces a file may be between two steps; later it is gone, and ours is written again.
+/// A writer that replaces a file may be between two steps; later it is gone, and ours is written
+/// again.
 fn gone(
     folder: &Dir,
     team: &str,
@@ -257,7 +264,7 @@ pub(super) fn number_in(file_name: &str) -> Option<u32> {
 
 /// A task's number as it is written: from 1, without zeros before it.
 pub(crate) fn number_of(text: &str) -> Option<u32> {
-    let plain = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|_| plain)
 }
 
@@ -372,7 +379,8 @@ mod tests {
         assert_eq!(fixture.write(&ours), TaskReplaced::Ours);
     }
 
-    /// The journal is ahead of the file where a crash came between, and looks like an edit; the journal is right.
+    /// The journal is ahead of the file where a crash came between, and looks like an edit; the
+    /// journal is right.
     #[test]
     fn t4_what_a_file_says_from_before_a_start_is_told_and_does_not_count() {
         let fixture = Fixture::new();

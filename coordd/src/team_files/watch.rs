@@ -7,8 +7,9 @@
 //!                                \     neither --again, up to a bound--> set aside, written again, Damaged
 //! ```
 //!
-//! One thread waits for events and judges. It never blocks on whoever is told: what cannot be handed over now waits, the last
-//! word of each file only. Where the kernel has no room for another watch, the files are looked at every few seconds.
+//! One thread waits for events and judges them. It never blocks on a receiver: what cannot be
+//! handed over now waits, the last word of each file only. Where the kernel has no room for another
+//! watch, the files are looked at every few seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +30,8 @@ use super::judge::Verdict;
 /// How long a file must be left alone before it is judged.
 const QUIET_MS: u64 = 60;
 
-/// How long a writer may take to make a file whole: one that writes in place, on a machine with more to do than it can.
+/// How long a writer may take to make a file whole: one that writes in place, on a machine with
+/// more to do than it can.
 const SETTLE_MS_MAX: u64 = 4_000;
 
 /// How often files are looked at where they cannot be watched.
@@ -76,7 +78,8 @@ impl TeamWatch {
         Ok(Self { signals: Some(signals), thread: Some(thread) })
     }
 
-    /// Begins to watch a team that was written. What happened to its file since then is noticed too.
+    /// Begins to watch a team that was written. What happened to its file since then is noticed
+    /// too.
     pub(crate) fn add(&self, team: &str) {
         self.signal(Signal::Add(team.to_owned()));
     }
@@ -130,7 +133,8 @@ impl Watched {
         changed.map(|it| it.due()).chain(retry).min()
     }
 
-    /// Remembers what is to be told of a task: its last word, and what it was before the first one that was not told.
+    /// Remembers what is to be told of a task: its last word, and what it was before the first one
+    /// that was not told.
     fn tell_task(&mut self, number: u32, outside: Outside) {
         match outside {
             Outside::TasksDeleted { numbers, .. } => self.tasks_deleted.extend(numbers),
@@ -144,7 +148,8 @@ impl Watched {
             | Outside::Edited(_)
             | Outside::Damaged { .. }
             | Outside::Deleted { .. }) => {
-                // An edit that waits is worth more than the news of damage, which is in the folder to see.
+                // An edit that waits is worth more than the news of damage, which is in the folder
+                // to see.
                 self.tasks_unsent.entry(number).or_insert(other);
             }
         }
@@ -163,7 +168,8 @@ impl Change {
         Self { first: before.map_or(now, |it| it.first), last: now }
     }
 
-    /// One that is to be looked at once more. A writer that had its time, and still has the lock, gets it anew.
+    /// One that is to be looked at once more. A writer that had its time, and still has the lock,
+    /// gets it anew.
     fn again(self, now: Instant) -> Self {
         if now >= self.latest() { Self::after(None, now) } else { Self { last: now, ..self } }
     }
@@ -227,7 +233,7 @@ impl Judge {
         if self.is_polling {
             until = until.min(self.next_poll);
         }
-        for due in self.teams.values().filter_map(|it| it.due(now)) {
+        for due in self.teams.values().filter_map(|team| team.due(now)) {
             until = until.min(due);
         }
         until.saturating_duration_since(now)
@@ -274,7 +280,7 @@ impl Judge {
         let found = self.files.task_numbers(team);
         self.watch("tasks", team);
         match found.and_then(|_| self.files.task_numbers(team)) {
-            Ok(numbers) => numbers.into_iter().for_each(|it| self.task_changed(team, it)),
+            Ok(numbers) => numbers.into_iter().for_each(|number| self.task_changed(team, number)),
             Err(error) => tracing::warn!(team, %error, "the tasks of a team cannot be looked at"),
         }
     }

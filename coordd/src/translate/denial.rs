@@ -28,7 +28,7 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::BadCredentials, "the credentials are not those of a running agent")
         }
         Denial::NotThereYet { what } => {
-            say(Code::Unsupported, format!("{what}: not there yet in this version"))
+            say(Code::Unsupported, format!("{what}: not available in this version yet"))
         }
         Denial::NoSuchMode => say(Code::Invalid, "there is no such mode")
             .hint("the modes are coordinator, normal and fork"),
@@ -37,16 +37,16 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
                 .hint("use --mode normal, or a build with the feature")
         }
         Denial::NoSuchSession { given, known } => {
-            say(Code::NotFound, format!("no session fits `{given}`"))
+            say(Code::NotFound, format!("no session named `{given}`"))
                 .hint(format!("sessions: {}", list(known)))
         }
         Denial::NoSuchAgent { given, known } => {
-            say(Code::NotFound, format!("no agent is named `{given}`"))
+            say(Code::NotFound, format!("no agent named `{given}`"))
                 .hint(format!("known names: {}", list(known)))
         }
         Denial::Ambiguous { given, candidates } => {
-            say(Code::Ambiguous, format!("`{given}` fits more than one"))
-                .hint(format!("say which: {}", list(candidates)))
+            say(Code::Ambiguous, format!("`{given}` matches more than one"))
+                .hint(format!("give one of: {}", list(candidates)))
         }
         Denial::NoSuch { what, given } => {
             say(Code::NotFound, format!("there is no {what} {given}"))
@@ -61,15 +61,15 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
                 .hint("choose another name")
         }
         Denial::Full { what, max } => {
-            say(Code::Limit, format!("there are {max} {what} already, and no more are allowed"))
+            say(Code::Limit, format!("there are already {max} {what}, and no more are allowed"))
         }
         Denial::MailboxFull { name, len } => {
             say(Code::MailboxFull, format!("the mailbox of `{name}` is full: {len} messages wait"))
-                .hint("nothing was sent; try again when it has read some")
+                .hint("nothing was sent; try again when it has read some of them")
         }
         Denial::InTerminal { name } => {
-            say(Code::State, format!("`{name}` runs in a terminal of the user's, which is not ended from here"))
-                .hint(format!("ask it to end: `coordctl team shutdown SESSION/{name}`, or a shutdown_request; or end it in its terminal"))
+            say(Code::State, format!("`{name}` runs in the user's own terminal, which coordd does not end"))
+                .hint(format!("ask it to end with `coordctl team shutdown SESSION/{name}` or a shutdown_request, or end it in its terminal"))
         }
         Denial::NoScreen { path } => {
             say(Code::State, format!("coordd runs no terminal for {path}"))
@@ -77,15 +77,15 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         }
         Denial::ScreenDark { path, why } => {
             let (session, name) = path.split_once('/').unwrap_or((path, ""));
-            say(Code::State, format!("the terminal of {path} is not there: {why}"))
+            say(Code::State, format!("the terminal of {path} is not running: {why}"))
                 .hint(format!("a message to it starts it, and so does `coordctl team invite {session} {name} --start`"))
         }
         Denial::TerminalOpen { name, pid } => {
-            say(Code::State, format!("`{name}` runs in a terminal of yours already (process {pid})"))
+            say(Code::State, format!("`{name}` already runs in a terminal of yours (process {pid})"))
                 .hint("end it there first")
         }
         Denial::NeedsTeam { session } => {
-            say(Code::State, format!("session `{session}` has no team that somebody could join"))
+            say(Code::State, format!("session `{session}` has no team to join"))
                 .hint(format!("coordctl team create {session}"))
         }
         Denial::InboxShared { name, other } => {
@@ -94,21 +94,21 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         }
         Denial::ToSelf => say(Code::Invalid, "that is yourself"),
         Denial::Nobody => {
-            say(Code::NotFound, "there is nobody to send to: no other agent is at work")
+            say(Code::NotFound, "there is nobody to send to: no other agent is active")
         }
         Denial::StructuredToMany => {
             say(Code::Invalid, "requests and their answers go to one named teammate only")
                 .hint("send one to each, or send text")
         }
         Denial::NoBridge { given, known } => {
-            say(Code::NotFound, format!("no session here is `{given}`")).hint(format!(
+            say(Code::NotFound, format!("no session here has the address `{given}`")).hint(format!(
                 "sessions: {}; one on another machine has an address as `coordctl peers` prints it",
                 list(known)
             ))
         }
         Denial::BridgeOff => say(
             Code::State,
-            "that session is on another machine, and no bridge leads there".to_owned(),
+            "that session is on another machine, and there is no bridge".to_owned(),
         )
         .hint("coordctl bridge add nats://HOST:4222"),
         Denial::NotTrusted { peer } => {
@@ -121,24 +121,24 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         }
         Denial::NoSuchHost { given, known } => {
             let known = if known.is_empty() {
-                "no machine that is there takes workers of this one; on the other machine: coordctl \
+                "no connected machine takes workers from this one; on the other machine: coordctl \
                  new --host-for PEER --cwd CHECKOUT"
                     .to_owned()
             } else {
                 format!("give one of: {}", list(known))
             };
-            say(Code::NotFound, format!("`{given}` names no place for workers of this session"))
+            say(Code::NotFound, format!("`{given}` is not a host for workers of this session"))
                 .hint(known)
         }
         Denial::IsHost { session } => say(
             Code::State,
-            format!("session `{session}` runs workers for another machine; nobody reads there"),
+            format!("session `{session}` runs workers for another machine; it has no lead that reads messages"),
         )
         .hint(format!("coordctl status {session} shows its workers")),
         Denial::NotTaken { why } => say(Code::State, format!("the message was not taken: {why}"))
             .hint("its user can change that with `coordctl inbound`"),
         Denial::NoOpenRequest { given } => {
-            say(Code::State, format!("there is no open request `{given}` for you to answer"))
+            say(Code::State, format!("no open request `{given}` that you could answer"))
         }
         Denial::SessionStopped { name } => say(Code::State, format!("session `{name}` is stopped"))
             .hint(format!("coordctl resume {name}")),
@@ -148,16 +148,16 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         }
         Denial::Joined { path, pid } => {
             let who = pid.map(|it| format!(" (process {it})")).unwrap_or_default();
-            say(Code::Exists, format!("another program{who} is {path} already"))
+            say(Code::Exists, format!("another program{who} is already {path}"))
                 .hint(format!("end that program, or `coordctl stop {path}`, or join as a peer"))
         }
         Denial::NotExternal { path } => {
-            say(Code::State, format!("{path} is started by coordd; no other program can be it"))
+            say(Code::State, format!("{path} is started by coordd; no other program can join as it"))
                 .hint("join as a peer, or lead a session of your own: coordctl mcp --session NAME")
         }
         Denial::External { path } => say(
             Code::State,
-            format!("{path} is a program of yours that joined; coordd cannot interrupt it"),
+            format!("{path} is a program of yours; coordd cannot interrupt it"),
         )
         .hint("interrupt it where it runs"),
         Denial::OutOfSight => say(Code::Failed, "coordd cannot see the process that wants to join")
@@ -179,27 +179,27 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         Denial::NoTeam => say(Code::NotFound, "this session has no team"),
         Denial::TaskTaken { task, owner } => {
             say(Code::State, format!("task {task} belongs to `{owner}`"))
-                .hint("choose another task, or have it given back first")
+                .hint("choose another task, or have its owner give it back first")
         }
         Denial::TaskBlocked { task, by } => {
             let by: Vec<_> = by.iter().map(ToString::to_string).collect();
             say(Code::State, format!("task {task} waits for {}", list(&by)))
         }
         Denial::TaskCycle { task } => {
-            say(Code::Invalid, format!("task {task} would in the end wait for itself"))
+            say(Code::Invalid, format!("task {task} would wait for itself"))
                 .hint("`coordctl task ls` shows what waits for what")
         }
         Denial::TaskWithoutOwner { task } => {
             say(Code::Invalid, format!("task {task} has no owner"))
                 .hint("a task in progress needs one")
         }
-        Denial::Answered { id } => say(Code::State, format!("question {id} was answered before")),
+        Denial::Answered { id } => say(Code::State, format!("question {id} is already answered")),
         Denial::AskerStopped => say(Code::State, "the agent is gone"),
         Denial::DiskFull => {
             say(Code::DiskFull, "the disk that holds coordd's state is full; nothing was accepted")
-                .hint("free some space; coordd goes on by itself")
+                .hint("free some space; coordd continues by itself")
         }
-        Denial::ShuttingDown => say(Code::ShuttingDown, "coordd is ending; nothing new is begun")
+        Denial::ShuttingDown => say(Code::ShuttingDown, "coordd is stopping; it starts nothing new")
             .hint("try again in a moment"),
         Denial::Failed { why } => say(Code::Failed, why.clone()),
     }

@@ -105,10 +105,10 @@ fn edit_refused(team: &str, task: u32, why: &Denial, is_known: bool) -> String {
     let then = if is_known {
         "the file was written again"
     } else {
-        "the file stays where it is and is no task of the team"
+        "the file stays where it is, but is not a task of the team"
     };
     format!(
-        "what was written into the file of task {task} of team {team} is not taken over: {}{hint}; {then}",
+        "the change in the file of task {task} of team {team} is not valid: {}{hint}; {then}",
         why.message
     )
 }

@@ -1,4 +1,5 @@
-//! What the process is told on its stdin, and how it makes itself independent of whoever started it.
+//! What the process is told on its stdin, and how it makes itself independent of the process that
+//! started it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,7 +20,7 @@ pub(crate) enum BootstrapError {
     },
     #[error("the bootstrap on stdin is longer than {BOOTSTRAP_LEN_MAX} bytes")]
     TooLong,
-    #[error("nothing came on stdin: coordd starts this program; to start an agent use `coordctl`")]
+    #[error("stdin is empty: coordd starts this program; to start an agent use `coordctl`")]
     Empty,
     #[error("the bootstrap on stdin is not the JSON that this version expects")]
     Malformed {
@@ -60,8 +61,9 @@ fn parse(bytes: &[u8]) -> Result<Bootstrap, BootstrapError> {
     serde_json::from_slice(bytes).map_err(|source| BootstrapError::Malformed { source })
 }
 
-/// An own session and process group, orphans of tools handed to us, no core files. The umask stays the user's: what tools
-/// write is the user's work, and what this process writes for itself has its mode from birth.
+/// A session and process group of its own, subreaper for the orphans of tools, no core files. The
+/// umask stays the user's: what tools write is the user's work, and what this process writes for
+/// itself has its mode from birth.
 pub(crate) fn become_independent() {
     if let Err(error) = lead_session() {
         tracing::warn!(%error, "no session of its own");
@@ -75,15 +77,15 @@ pub(crate) fn become_independent() {
     }
 }
 
-/// Opens a session. coordd starts this process as the leader of its group, which cannot; so it goes back to its parent's
-/// group for a moment.
+/// Opens a session. coordd starts this process as a group leader, which may not call setsid; so it
+/// joins its parent's group for a moment.
 fn lead_session() -> nix::Result<()> {
     use nix::unistd::{Pid, getpgid, getppid, setpgid, setsid};
     if setsid().is_ok() {
         return Ok(());
     }
-    // A daemon that has died meanwhile leaves a parent whose group may be 0, outside of this pid namespace. Not with
-    // rustix, which takes that for impossible.
+    // A daemon that has died meanwhile leaves a parent whose group may be 0, outside of this pid
+    // namespace. Not with rustix, which takes that for impossible.
     let parents = getpgid(Some(getppid()))?;
     setpgid(Pid::from_raw(0), parents)?;
     setsid().map(drop)

@@ -1,7 +1,9 @@
-//! What an agent is told about its surroundings: the coordinator's user-context block (C-3) and the `<env>` block (W-1).
+//! What an agent is told about its surroundings: the coordinator's user-context block (C-3) and the
+//! `<env>` block (W-1).
 //!
-//! The user-context block is made anew for each request and the same inputs give the same bytes, so that the prompt cache
-//! holds. The `<env>` block is made once for each process. Neither is stored in the transcript.
+//! The user-context block is made anew for each request and the same inputs give the same bytes, so
+//! that the prompt cache holds. The `<env>` block is made once for each process. Neither is stored
+//! in the transcript.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +14,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long git may take to say how a repository stands. A worker that starts must not wait for a huge one.
+/// How long git may take to report the state of a repository. A starting worker must not wait for a
+/// huge one.
 const GIT_MAX: Duration = Duration::from_secs(2);
 /// Most of git's answer that is read; each changed file is a line.
 const GIT_LEN_MAX: u64 = 256 * 1024;
@@ -145,7 +148,8 @@ mod tests {
     #[cfg(feature = "coordinator")]
     fn c3_the_prompt_promises_what_the_block_holds() {
         let prompt = include_str!("../prompts/coordinator.md");
-        let row = prompt.lines().find(|it| it.starts_with("| The user-context block |")).unwrap();
+        let row =
+            prompt.lines().find(|line| line.starts_with("| The user-context block |")).unwrap();
         let block = sample(vec!["Bash"], Some("/tmp/s"));
         for (promised, line) in [
             ("workers' tools", "Worker tools:"),

@@ -7,8 +7,8 @@
 //!        \--------> Answered                           so that a restarted process goes on where it was
 //! ```
 //!
-//! Live and after a restart the entries go through the same [`Conversation::push`], so both give the same turns. It does no
-//! I/O and decides nothing about runs.
+//! Live and after a restart the entries go through the same [`Conversation::push`], so both give
+//! the same turns. It does no I/O and decides nothing about runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,14 +60,14 @@ pub(crate) struct RunSoFar {
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     turns: Vec<Turn>,
-    /// Messages that are in it, with their run (M-3).
+    /// Messages that are in the conversation, with their run (M-3).
     messages: BTreeMap<String, u32>,
     call_ids: BTreeSet<String>,
     open_calls: Vec<OpenCall>,
     /// Whether the last answer is whole.
     answer_whole: bool,
     has_input: bool,
-    /// What came in during the last run, with the messages that it is.
+    /// The input of the last run, with the ids of its messages.
     inputs: Vec<(Option<String>, String)>,
     last_text: String,
     so_far: RunSoFar,
@@ -144,7 +144,7 @@ impl Conversation {
         self.add(Role::Assistant, Block::Text { text: text.to_owned() });
     }
 
-    /// Results stand in the order of their calls, whenever they came.
+    /// Results are put in the order of their calls, not of their arrival.
     fn push_result(&mut self, call: &str, text: &str, is_error: bool) {
         let Some(at) = self.open_calls.iter().position(|it| it.id == call) else { return };
         self.open_calls.remove(at);
@@ -156,7 +156,7 @@ impl Conversation {
             Block::ToolResult { id, .. } => asked
                 .blocks
                 .iter()
-                .position(|it| matches!(it, Block::ToolUse { id: asked, .. } if asked == id)),
+                .position(|block| matches!(block, Block::ToolUse { id: asked, .. } if asked == id)),
             Block::Text { .. } | Block::ToolUse { .. } => None,
         };
         answered.blocks.sort_by_key(|block| place(block).unwrap_or(usize::MAX));
@@ -213,7 +213,7 @@ impl Conversation {
         &self.last_text
     }
 
-    /// What it has cost, as far as anybody estimates it.
+    /// The cost so far, where a runtime estimates it.
     pub(crate) fn spent_micro_usd(&self) -> u64 {
         self.spent_micro_usd
     }
@@ -227,7 +227,7 @@ impl Conversation {
         (self.so_far.run > 0 && self.so_far.ended.is_none()).then_some(self.so_far.run)
     }
 
-    /// An id for a call: the model's own if it is fit to be one and new, else one of ours.
+    /// An id for a call: the model's own if it is valid and new, else one of ours.
     pub(crate) fn fresh_call_id(&self, wanted: &str, taken: &[String]) -> String {
         /// Ids are also keys of requests, which hold 128 bytes.
         const CALL_ID_LEN_MAX: usize = 100;

@@ -1,8 +1,9 @@
-//! What kinds of agents there are (G-5): the built-in definitions and the user's own.
+//! Agent definitions (G-5): the built-in ones and the user's own.
 //!
-//! In coordinator mode there is one, `worker`; it is compiled in only with the feature `coordinator`. The user's files are
-//! read from the home folder and from nowhere else: a repository must not define agents (rel-38). A file that cannot be
-//! used is passed over with a warning.
+//! In coordinator mode there is one, `worker`; it is compiled in only with the feature
+//! `coordinator`. The user's files are read from the home folder and from nowhere else: a
+//! repository must not define agents (rel-38). A file that cannot be used is passed over with a
+//! warning.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use rustix::fs::{Mode as FileMode, OFlags};
 
 /// Longest definition file: a long prompt.
 const FILE_LEN_MAX: u64 = 64 * 1024;
-/// Most files that are looked at in the user's folder.
+/// The most files that are read in the user's folder.
 const FILES_MAX: usize = 200;
 /// Longest name.
 const NAME_LEN_MAX: usize = 64;
@@ -39,7 +40,7 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// What the lead reads to choose.
     pub(crate) description: String,
-    /// The tools it has; all of a worker's when missing.
+    /// The agent's tools; all of a worker's by default.
     pub(crate) tools: Option<Vec<String>>,
     /// Its system prompt.
     pub(crate) prompt: Cow<'static, str>,
@@ -82,7 +83,7 @@ pub(crate) fn offered(mode: Mode, simple: bool, home: Option<&Path>) -> Vec<Defi
     by_name.into_values().collect()
 }
 
-/// The definition of that name; the general one where none is named.
+/// The definition of that name; the general one by default.
 pub(crate) fn find<'a>(
     offered: &'a [Definition],
     name: &str,
@@ -112,7 +113,7 @@ fn of_folder(folder: &Path) -> Vec<Definition> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .take(FILES_MAX)
         .collect();
     paths.sort();
@@ -134,7 +135,7 @@ fn read_bounded(path: &Path) -> Result<String, DefinitionError> {
     let file = rustix::fs::open(path, flags, FileMode::empty())
         .map(File::from)
         .map_err(|_| DefinitionError::Unreadable)?;
-    if !file.metadata().is_ok_and(|it| it.is_file()) {
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(DefinitionError::Unreadable);
     }
     let mut bytes = Vec::new();
@@ -160,7 +161,7 @@ fn parse(text: &str) -> Result<Definition, DefinitionError> {
     if description.is_empty() {
         return Err(DefinitionError::NoDescription);
     }
-    let tools = fields.get("tools").map(|it| tool_names(it)).filter(|it| !it.is_empty());
+    let tools = fields.get("tools").map(|field| tool_names(field)).filter(|it| !it.is_empty());
     let end = description.floor_char_boundary(DESCRIPTION_LEN_MAX);
     Ok(Definition {
         name: name.to_owned(),
@@ -209,12 +210,13 @@ fn unquoted(value: &str) -> &str {
 fn tool_names(value: &str) -> Vec<String> {
     let names: Vec<String> = value
         .split(['\n', ','])
-        .map(|it| it.trim().trim_start_matches('-').trim_matches(['[', ']', '"', '\'', ' ']))
+        .map(|part| part.trim().trim_start_matches('-').trim_matches(['[', ']', '"', '\'', ' ']))
         .filter(|it| !it.is_empty())
-        // `Bash(git *)` restricts more than we can: it stands for the tool, and the rules decide.
+        // `Bash(git *)` cannot be held here: it stands for the tool, and the permission rules
+        // decide.
         .map(|it| it.split('(').next().unwrap_or(it).to_owned())
         .collect();
-    if names.iter().any(|it| it == "*") { Vec::new() } else { names }
+    if names.iter().any(|name| name == "*") { Vec::new() } else { names }
 }
 
 #[cfg(test)]

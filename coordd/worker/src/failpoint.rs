@@ -1,8 +1,8 @@
-//! Named points at which a test ends the process, as kill -9 would. They are there with the feature `failpoints` alone:
-//! without it nothing is read, and reaching one does nothing.
+//! Named points at which a test ends the process, as kill -9 would. They are there with the feature
+//! `failpoints` alone: without it nothing is read, and reaching one does nothing.
 //!
-//! `COORDD_AGENT_FAILPOINT=w/1:after-outcome-file=abort@1`, in the session's environment, ends the first process of agent
-//! `w` the first time that it gets there; several are separated by commas.
+//! `COORDD_AGENT_FAILPOINT=w/1:after-outcome-file=abort@1`, in the session's environment, ends the
+//! first process of agent `w` the first time that it gets there; several are separated by commas.
 
 use proto::agent::Bootstrap;
 
@@ -52,8 +52,8 @@ mod armed {
     pub(crate) fn arm(boot: &Bootstrap) {
         let own = format!("{}/{}:", boot.name, boot.incarnation);
         let text = boot.env.get("COORDD_AGENT_FAILPOINT").map_or("", String::as_str);
-        let points = text.split(',').filter_map(|it| {
-            let (name, at) = it.strip_prefix(&own)?.split_once("=abort@")?;
+        let points = text.split(',').filter_map(|part| {
+            let (name, at) = part.strip_prefix(&own)?.split_once("=abort@")?;
             Some((name.to_owned(), at.parse().ok()?))
         });
         LEFT.with_borrow_mut(|left| left.extend(points));

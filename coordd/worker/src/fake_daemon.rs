@@ -1,4 +1,5 @@
-//! A daemon for tests: it speaks the real protocol in both codecs, and each test says what it answers.
+//! A fake daemon for tests: it speaks the real protocol in both codecs, and each test scripts its
+//! answers.
 //!
 //! Nothing in it waits for longer than [`PATIENCE`], so that a test that goes wrong ends.
 
@@ -175,7 +176,7 @@ impl Peer {
                 request: Request::Acknowledge { messages, run },
                 ..
             })) => {
-                self.acknowledged.extend(messages.into_iter().map(|it| (it, run)));
+                self.acknowledged.extend(messages.into_iter().map(|message| (message, run)));
                 self.reply(id, Response::Done {}).await;
             }
             Some(ToDaemon::Call(call)) => self.calls.push_back(call),
@@ -260,10 +261,11 @@ impl Peer {
     }
 }
 
-/// The transcript in a folder, an entry a line: `input …`, `text …`, `call TOOL`, `result …`, `error …`, `end STATUS`.
+/// The transcript in a folder, an entry a line: `input …`, `text …`, `call TOOL`, `result …`,
+/// `error …`, `end STATUS`.
 pub(crate) fn transcript(state_dir: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(state_dir.join("transcript.jsonl")).unwrap_or_default();
-    let entries = text.lines().map(|it| serde_json::from_str::<Entry>(it).unwrap());
+    let entries = text.lines().map(|line| serde_json::from_str::<Entry>(line).unwrap());
     entries
         .filter_map(|entry| match entry.what {
             What::Input { text, .. } => Some(format!("input {text}")),

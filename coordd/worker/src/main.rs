@@ -1,7 +1,8 @@
-//! `coordd-worker`: the agent process. It holds one agent's conversation, runs its tools, and talks to coordd.
+//! `coordd-worker`: the agent process. It holds one agent's conversation, runs its tools, and talks
+//! to coordd.
 //!
-//! coordd starts it with one JSON document on stdin and nothing in its arguments or environment. It outlives coordd: it
-//! works on, and says what happened when coordd is back.
+//! coordd starts it with one JSON document on stdin and nothing in its arguments or environment. It
+//! outlives coordd: it works on, and reports when coordd is back.
 //!
 //! ```text
 //! coordd-worker                         the agent process
@@ -46,7 +47,8 @@ use tokio::task::LocalSet;
 use self::link::{Link, LinkConfig, Orders};
 use self::runtime::{Agent, Ending};
 
-/// Seconds without a daemon after which an agent ends itself (D-7); without bound when it is not set.
+/// Seconds without a daemon after which an agent ends itself (D-7); without bound when it is not
+/// set.
 const ORPHAN_LIMIT_VARIABLE: &str = "COORDD_ORPHAN_LIMIT_S";
 
 /// The exit status of an agent that coordd no longer wants: nothing is wrong with it.
@@ -117,7 +119,9 @@ async fn live(mut boot: Bootstrap) -> anyhow::Result<Ending> {
     let link = Link::new(LinkConfig {
         socket: boot.socket.clone().into(),
         credentials: Some(credentials),
-        orphan_limit: orphan_limit.and_then(|it| it.trim().parse().ok()).map(Duration::from_secs),
+        orphan_limit: orphan_limit
+            .and_then(|limit| limit.trim().parse().ok())
+            .map(Duration::from_secs),
         state_dir: Some(boot.state_dir.clone().into()),
     });
     watch_signals(link.orders()).context("cannot watch signals")?;
@@ -134,8 +138,8 @@ async fn live(mut boot: Bootstrap) -> anyhow::Result<Ending> {
     Ok(ending)
 }
 
-/// SIGTERM stops the agent in order. SIGHUP means nothing: there is no terminal. Both are reset in the processes of tools,
-/// since they are caught and not ignored.
+/// SIGTERM stops the agent in order. SIGHUP means nothing: there is no terminal. Both are reset in
+/// the processes of tools, since they are caught and not ignored.
 fn watch_signals(orders: Rc<Orders>) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -171,7 +175,7 @@ fn print_version() -> ExitCode {
 }
 
 /// Its stdout is the client's: everything else goes to stderr, where clients keep a log.
-#[expect(clippy::print_stderr, reason = "whoever looks for why finds it there")]
+#[expect(clippy::print_stderr, reason = "people who look for the reason find it there")]
 fn mcp(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     set_up_logs("warn,rmcp=error");
     match mcp::external::run(arguments) {
@@ -208,8 +212,8 @@ fn check_rules(rules: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What came of a check that the agent would make, before there is an agent.
-#[expect(clippy::print_stderr, reason = "whoever called reads it there")]
+/// The result of a check that an agent would make, without an agent.
+#[expect(clippy::print_stderr, reason = "the caller reads it there")]
 fn checked(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

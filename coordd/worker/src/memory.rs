@@ -1,7 +1,7 @@
-//! What the agent remembers: the transcript on disk and the conversation made of it, always in step.
+//! The agent's memory: the transcript on disk and the conversation made of it, always in step.
 //!
-//! An entry is on its way to disk before it is part of the conversation or told to anybody. It must not decide what to
-//! record.
+//! An entry is on its way to disk before it is part of the conversation or told to anybody. It must
+//! not decide what to record.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ impl Memory {
         Ok(Self { transcript, conversation, link, notice })
     }
 
-    /// Appends what happened in a run, all or a beginning of it, and tells whoever watches.
+    /// Appends what happened in a run, all or a beginning of it, and tells the viewers.
     pub(crate) fn record(&mut self, run: u32, what: Vec<What>) -> Result<(), TranscriptError> {
         let entries = self.transcript.append(run, now_ms(), what)?;
         self.take_in(entries);

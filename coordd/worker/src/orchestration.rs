@@ -5,8 +5,8 @@
 //!                       \--> what is wrong with it             \--> why not, and what to do
 //! ```
 //!
-//! Nothing is decided here: which role may do what is the daemon's word. A call is keyed by its id, so that one repeated
-//! after a crash does nothing twice.
+//! Nothing is decided here: which role may do what is the daemon's word. A call is keyed by its id,
+//! so that one repeated after a crash does nothing twice.
 
 mod result;
 mod schema;
@@ -45,7 +45,7 @@ pub(crate) struct Audience<'a> {
     pub(crate) definitions: &'a [Definition],
 }
 
-/// Why an input is no request. The model reads it.
+/// Why an input is not a valid request, for the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadInput {
     #[error("{0}")]
@@ -156,7 +156,8 @@ impl Verb {
             | Self::TeamCreate
             | Self::TeamDelete => &[],
         };
-        if let Some(field) = later.iter().find(|it| input.get(**it).is_some_and(|it| !it.is_null()))
+        if let Some(field) =
+            later.iter().find(|it| input.get(**it).is_some_and(|input| !input.is_null()))
         {
             return Err(BadInput::NotYet { tool: self.name(), field: (*field).to_owned() });
         }
@@ -166,7 +167,7 @@ impl Verb {
             // An empty one of those fields asks for nothing.
             known.extend(later.iter().map(|it| ((*it).to_owned(), Value::Null)));
             if self == Self::StructuredOutput {
-                known.extend(given.keys().map(|it| (it.clone(), Value::Null)));
+                known.extend(given.keys().map(|key| (key.clone(), Value::Null)));
             }
         }
         check_fields(self.name(), &schema, input).map_err(BadInput::Fields)
@@ -181,7 +182,8 @@ impl Verb {
         let it: AgentInput = self.parse(input)?;
         let known = audience.definitions.iter().any(|known| known.name == it.subagent_type);
         if !it.subagent_type.is_empty() && !known {
-            let names: Vec<&str> = audience.definitions.iter().map(|it| it.name.as_str()).collect();
+            let names: Vec<&str> =
+                audience.definitions.iter().map(|definition| definition.name.as_str()).collect();
             return Err(BadInput::NoSuchType { given: it.subagent_type, valid: names.join(", ") });
         }
         // A coordinator never waits; a lead does unless it says otherwise (F-1).

@@ -1,6 +1,7 @@
 //! How a run ended, on disk before anybody is told (rel-31).
 //!
-//! `outcome-<run>.json` in the agent's folder, written whole or not at all. It must not decide how a run ended.
+//! `outcome-<run>.json` in the agent's folder, written whole or not at all. It must not decide how
+//! a run ended.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,8 +12,8 @@ use proto::notification::{FailureClass, RunStatus, Usage};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// Longest result that is passed on, in bytes: a report that a lead can still read. In a frame, escaped, it stays below
-/// the frame's limit.
+/// Longest result that is passed on, in bytes: a report that a lead can still read. In a frame,
+/// escaped, it stays below the frame's limit.
 const RESULT_LEN_MAX: usize = 128 * 1024;
 
 /// Longest outcome file that is read: one result with every character escaped.
@@ -113,13 +114,14 @@ pub(crate) fn completed(result: &str, usage: Usage) -> RunOutcome {
     }
 }
 
-/// The outcome of a run that did not. `result` is what there is (W-9).
+/// The outcome of a run that was cut off. `result` is the partial report (W-9).
 pub(crate) fn fell_short(shortfall: Shortfall, result: &str, usage: Usage) -> RunOutcome {
     let Shortfall { status, class, reason } = shortfall;
     RunOutcome { status, class, reason, result: bounded(result), usage }
 }
 
-/// The beginning and the end of a text that is too long, since reports begin with the outcome and end with what is open.
+/// Cuts the middle of a text that is too long, since reports begin with the outcome and end with
+/// open points.
 fn bounded(text: &str) -> String {
     if text.len() <= RESULT_LEN_MAX {
         return text.to_owned();
@@ -142,8 +144,10 @@ mod tests {
         assert_eq!(read(folder.path(), 2), None);
         write(folder.path(), 2, &outcome).unwrap();
         assert_eq!(read(folder.path(), 2), Some(outcome));
-        let names: Vec<_> =
-            std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(names, ["outcome-2.json"]);
         let path = folder.path().join("outcome-2.json");
         let bytes = std::fs::read(&path).unwrap();

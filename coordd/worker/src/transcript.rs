@@ -7,7 +7,8 @@
 //!                             \--> a failed sync: nothing is appended or said to be on disk any more
 //! ```
 //!
-//! It must not interpret what it holds; that is [`crate::conversation`]'s. Two processes never write the same file.
+//! It must not interpret what it holds; that is [`crate::conversation`]'s. Two processes never
+//! write the same file.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -75,8 +76,8 @@ pub(crate) struct Transcript {
     next_seq: u64,
     /// Appended and not yet on disk.
     dirty: bool,
-    /// What the file holds is not known any more: after a failed sync the kernel may have dropped pages and say of the next
-    /// sync that all is well.
+    /// What the file holds is not known any more: after a failed sync the kernel may have dropped
+    /// pages and say of the next sync that all is well.
     lost: bool,
 }
 
@@ -87,7 +88,8 @@ struct Line {
     at_ms: u64,
     run: u32,
     what: What,
-    /// Without the line after it this one counts as torn. Other readers see an entry like any other.
+    /// Without the line after it this one counts as torn. Other readers see an entry like any
+    /// other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     goes_on: bool,
 }
@@ -121,7 +123,7 @@ impl Transcript {
                 .map_err(|source| TranscriptError::Write { path: path.clone(), source })?;
         }
         let found = read_entries(&bytes);
-        let next_seq = found.entries.last().map_or(1, |it| it.seq + 1);
+        let next_seq = found.entries.last().map_or(1, |entry| entry.seq + 1);
         let entries = found.entries;
         let mut set_aside = None;
         match found.rest {
@@ -190,7 +192,7 @@ impl Transcript {
             let Line { what, .. } = line;
             entries.push(Entry { seq, at_ms, run, what });
         }
-        let before = self.file.metadata().map(|it| it.len());
+        let before = self.file.metadata().map(|metadata| metadata.len());
         if let Err(source) = self.file.write_all(&lines) {
             // Half a line must not stand in front of the next one.
             self.lost = before.and_then(|len| self.file.set_len(len)).is_err();
@@ -261,7 +263,7 @@ fn read_entries(bytes: &[u8]) -> Found {
     let mut rest = Rest::None;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     for line in lines.by_ref() {
-        let expected = entries.last().map_or(1, |it| it.seq + 1);
+        let expected = entries.last().map_or(1, |entry| entry.seq + 1);
         match read_line(line) {
             Some(Line { seq, at_ms, run, what, goes_on }) if seq == expected => {
                 read_len += line.len();
@@ -387,13 +389,15 @@ mod tests {
         }
         std::fs::write(&path, &whole).unwrap();
         assert_eq!(Transcript::open(folder.path(), 1).unwrap().entries, [before, step].concat());
-        // Whoever knows nothing of steps reads the same entries.
+        // A reader that knows nothing of steps reads the same entries.
         let read = String::from_utf8(whole).unwrap();
-        let read: Vec<Entry> = read.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+        let read: Vec<Entry> =
+            read.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read.len(), 6);
     }
 
-    /// M-3: after a failed sync the kernel may have dropped what was written, and the next sync would know nothing of it.
+    /// M-3: after a failed sync the kernel may have dropped what was written, and the next sync
+    /// would know nothing of it.
     #[test]
     fn a_failed_sync_is_not_made_good_by_another_one() {
         let folder = tempfile::tempdir().unwrap();
@@ -440,7 +444,7 @@ mod tests {
         let written = filled(folder.path());
         let path = folder.path().join(FILE_NAME);
         let mut bytes = std::fs::read(&path).unwrap();
-        let second_at = bytes.iter().position(|it| *it == b'\n').unwrap() + 1;
+        let second_at = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         bytes[second_at] = b'#';
         std::fs::write(&path, &bytes).unwrap();
         let opened = Transcript::open(folder.path(), 77).unwrap();

@@ -19,8 +19,10 @@ pub struct NewAgent {
     /// What drives it; none means what the session says.
     #[serde(default)]
     pub runtime: Option<Runtime>,
-    /// The machine that it is to run on, as in `desk` or `desk/checkout`: another daemon's name here, and a session that its user made
-    /// for workers of this one ([`super::NewSession::host_for`]). Empty for here. `runtime` is then that session's where it is none.
+    /// The machine that it is to run on, as in `desk` or `desk/checkout`: another daemon's name
+    /// here, and a session that its user made for workers of this one
+    /// ([`super::NewSession::host_for`]). Empty for here. `runtime` is then that session's where it
+    /// is none.
     #[serde(default)]
     pub host: String,
     /// Ignored in coordinator mode, and the answer says so (C-6).

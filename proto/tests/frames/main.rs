@@ -1,8 +1,9 @@
-//! The border notices change: what crosses the socket, byte for byte, as it was when its revision began.
+//! The border notices change: what crosses the socket, byte for byte, as it was when its revision
+//! began.
 //!
-//! `revision-N.jsonl` beside this file has one value of each variant of each type that crosses coordd's socket, as a frame and as a
-//! line; and what agent processes are given, and leave on the disk, as lines. Its first line says with which version of coordd the
-//! revision is first released.
+//! `revision-N.jsonl` beside this file has one value of each variant of each type that crosses
+//! coordd's socket, as a frame and as a line; and what agent processes are given, and leave on the
+//! disk, as lines. Its first line says with which version of coordd the revision is first released.
 //!
 //! - What differs from the file of [`REVISION`] fails. Before that release the file is made anew; after it, `REVISION` is raised
 //!   in `proto/src/hello.rs` and another file begins. `COORDD_TEST_RENEW_FRAMES=1 cargo test -p proto --test frames` writes it, and
@@ -35,8 +36,9 @@ use serde_json::Value;
 /// What asks for the file to be written.
 const RENEW: &str = "COORDD_TEST_RENEW_FRAMES";
 
-/// Fields of earlier revisions' lines that are no longer written: revision, type, path, and why whoever waits for the field does
-/// without. Of each a build of that revision must have a default, or never have read it.
+/// Fields of earlier revisions' lines that are no longer written: revision, type, path, and why
+/// the reader of that field does without. Of each a build of that revision must have a default,
+/// or never have read it.
 const NO_LONGER_WRITTEN: &[(u32, &str, &str, &str)] = &[];
 
 /// The first line of a file.
@@ -293,7 +295,8 @@ fn d3_what_is_written_in_either_codec_reads_back() {
     check::<FromDaemon>();
 }
 
-/// What makes the values makes one for each variant, at any depth, and sees what a person would not.
+/// What makes the values makes one for each variant, at any depth, and sees what a person would
+/// not.
 #[test]
 fn d3_each_variant_at_any_depth_has_its_value() {
     #[derive(Deserialize, PartialEq, Debug)]
@@ -311,7 +314,7 @@ fn d3_each_variant_at_any_depth_has_its_value() {
         Plain,
         Deep { number: u32, inner: Inner },
     }
-    let made: Vec<_> = samples::<Outer>().into_iter().map(|it| it.value).collect();
+    let made: Vec<_> = samples::<Outer>().into_iter().map(|sample| sample.value).collect();
     let deep = |inner| Outer::Deep { number: 70_001, inner };
     let expected = [
         Outer::Plain,

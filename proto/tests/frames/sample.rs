@@ -1,8 +1,10 @@
-//! One value for each variant of each enum that a type is made of. Made from the type's own `Deserialize`, which tells its
-//! variants and fields: so a new variant is among them without being listed anywhere.
+//! One value for each variant of each enum that a type is made of. Made from the type's own
+//! `Deserialize`, which tells its variants and fields: so a new variant is among them without being
+//! listed anywhere.
 //!
-//! A value is what follows from a list of choices: which variant to take at the first enum, at the second, and so on. The first
-//! time that an enum is met, a list is queued for each of its other variants; where a list ends, the first variant is taken.
+//! A value is what follows from a list of choices: which variant to take at the first enum, at the
+//! second, and so on. The first time that an enum is met, a list is queued for each of its other
+//! variants; where a list ends, the first variant is taken.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -16,7 +18,8 @@ pub(crate) struct Sample<T> {
     pub(crate) value: T,
 }
 
-/// Values that together have each variant of each enum in `T`, and each kind of optional field once without its value.
+/// Values that together have each variant of each enum in `T`, and each kind of optional field once
+/// without its value.
 pub(crate) fn samples<T: DeserializeOwned>() -> Vec<Sample<T>> {
     let mut met = BTreeSet::new();
     let mut queue = VecDeque::from([Vec::new()]);
@@ -53,7 +56,8 @@ struct Point {
     variants: u32,
 }
 
-/// Makes one value. Numbers and texts are counted up, so that two fields that change places are seen.
+/// Makes one value. Numbers and texts are counted up, so that two fields that change places are
+/// seen.
 #[derive(Default)]
 struct Maker {
     chosen: Vec<u32>,

@@ -180,6 +180,6 @@ fn rel74_a_bridge_that_dies_again_and_again_is_started_less_and_less_often() {
     }
     assert!(waits[4] > Duration::from_secs(1) && waits[4] > waits[2], "{waits:?}");
     a.says("signal: 9");
-    a.says("started again within");
+    a.says("restarted within");
     super::hosts::talk(&mut a, &mut b);
 }

@@ -82,7 +82,7 @@ fn l2_no_permission_is_said() {
     server.restart();
     let seed = a.secret("seed", &pair.seed().unwrap());
     a.join_with(&[&server.url(), "--nkey-file", &seed]);
-    is_said(&a, &to_b, "the server allows too little");
+    is_said(&a, &to_b, "the server does not allow this user enough");
     server.kill9();
     server.configure("authorization { token: \"another\" }");
     server.restart();
@@ -122,9 +122,9 @@ fn l2_an_unknown_machine_and_an_unknown_session_are_told_apart() {
     let (_folder, server) = server();
     let (mut a, _b) = pair(&server);
     let to_b = a.address();
-    is_said(&a, NOWHERE, "unknown: no daemon of that fingerprint is trusted");
-    is_said(&a, &format!("{to_b}x"), "tells of no such session");
-    is_said(&a, "bridge:s1", "no address on another machine");
+    is_said(&a, NOWHERE, "unknown: no daemon with that fingerprint is trusted");
+    is_said(&a, &format!("{to_b}x"), "shows no such session");
+    is_said(&a, "bridge:s1", "not an address on another machine");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn m4_m7_dead_letters_are_listed_on_both_sides_with_why() {
     let receipt = a.wait_for(&id, MessageState::Bounced);
     let ours = a.daemon.coordctl(&["bridge", "letters"]).stdout;
     assert!(ours.contains(&id) && ours.contains(&to_b) && ours.contains(&receipt.reason), "{ours}");
-    a.says("messages from here that were not taken: 1");
+    a.says("messages from here that were rejected there: 1");
     let listed = |host: &Host| host.daemon.coordctl_json(&["bridge", "letters"]);
     let theirs = until_within(RECOVERY_LIMIT, "it is listed", || {
         let all = listed(&b)["bridge"]["bridge"]["letters"].clone();

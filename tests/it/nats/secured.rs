@@ -123,7 +123,10 @@ fn m7_a_credentials_file_is_shown_as_nsc_wrote_it() {
     // What is no such file is said at once.
     let garbage = a.secret("garbage", "not a file of nsc\n");
     let refused = a.daemon.coordctl(&["bridge", "add", &server.url(), "--credentials", &garbage]);
-    assert!(refused.code == 1 && refused.stderr.contains("as `nsc` wrote it"), "{refused:?}");
+    assert!(
+        refused.code == 1 && refused.stderr.contains("the format that `nsc` writes"),
+        "{refused:?}"
+    );
 }
 
 /// rel-74: the password is changed while the bridge is connected.

@@ -64,11 +64,11 @@ fn m7_one_server_with_the_permissions_of_the_document() {
     // A machine with the credentials of another can neither speak under its own name nor fetch anything.
     let c = Host::start(&[]);
     join(&c, &a.pair);
-    c.says("allows too little");
+    c.says("does not allow this user enough");
     c.trust(&b.host, "bee");
     b.host.trust(&c, "cee");
     b.host.allow("cee", &[]);
-    c.says("allows too little");
+    c.says("does not allow this user enough");
     let log = std::fs::read_to_string(folder.path().join("server/log")).unwrap();
     assert!(log.contains("Subscription Violation"), "{log}");
     let known = b.host.status().peers;

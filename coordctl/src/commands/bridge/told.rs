@@ -5,14 +5,15 @@ use proto::bridge::{BridgePeerView, BridgeView, LetterView};
 use crate::format;
 use crate::table::Table;
 
-/// A daemon that says nothing for so long is away: several times what it takes to be heard of again.
+/// A daemon that is silent for this long is away: several times the interval of its signs of life.
 const AWAY_MS: u64 = 20_000;
 
-/// Who is trusted is in the bridge's own file; what is known of them is the running bridge's word.
+/// The list of trusted daemons is in the bridge's own file; their state comes from the running
+/// bridge.
 pub(super) fn table(known: &str, peers: &[BridgePeerView], now_ms: u64) -> Table {
     let mut table = Table::new(&["NAME", "FINGERPRINT", "MACHINE", "HEARD", "WAITING", "SESSIONS"]);
-    for (fingerprint, name) in known.lines().filter_map(|it| it.split_once(' ')) {
-        let it = peers.iter().find(|it| it.fingerprint == fingerprint);
+    for (fingerprint, name) in known.lines().filter_map(|line| line.split_once(' ')) {
+        let it = peers.iter().find(|peer| peer.fingerprint == fingerprint);
         let count = |of: fn(&BridgePeerView) -> usize| it.map_or(0, of).to_string();
         table.row([
             name.to_owned(),
@@ -43,11 +44,11 @@ pub(super) fn letters_table(letters: &[LetterView], now_ms: u64) -> Table {
     table
 }
 
-/// Beginnings of the bridge's words for what came a second time, or so late that it says nothing any more: servers do that to
-/// what is good.
+/// Prefixes of the bridge's reasons for duplicates and late copies: servers make those of valid
+/// messages.
 const REPEATED: [&str; 2] = ["it came before", "made at a time"];
 
-/// Whether what was refused for this reason was good once, and no sign that something is wrong.
+/// Whether a rejection for this reason is a duplicate of a valid message, and no sign of a fault.
 pub(in crate::commands) fn is_repeated(reason: &str) -> bool {
     REPEATED.iter().any(|it| reason.starts_with(it))
 }
@@ -59,8 +60,8 @@ pub(super) fn said(it: &BridgeView) -> Vec<String> {
         return [vec![why], waiting].concat();
     }
     let copies = match it.replicas {
-        0 | 1 => "one server keeps what is on its way; what it loses is sent again".to_owned(),
-        more => format!("{more} servers keep what is on its way"),
+        0 | 1 => "one server keeps messages in transit; what it loses is sent again".to_owned(),
+        more => format!("{more} servers keep messages in transit"),
     };
     let mut lines = vec![
         format!("connected to {} as {}", it.server, it.own),
@@ -69,20 +70,20 @@ pub(super) fn said(it: &BridgeView) -> Vec<String> {
         format!("trusted daemons: {}", it.peers.len()),
     ];
     for (reason, count) in &it.refused {
-        let word = if is_repeated(reason) { "passed over" } else { "refused from outside" };
+        let word = if is_repeated(reason) { "passed over" } else { "rejected from outside" };
         lines.push(format!("{word}: {reason}: {count}"));
     }
-    let ours = it.letters.iter().filter(|it| it.is_ours).count();
+    let ours = it.letters.iter().filter(|letter| letter.is_ours).count();
     if ours > 0 {
         lines.push(format!(
-            "messages from here that were not taken: {ours}; see `coordctl bridge letters`"
+            "messages from here that were rejected there: {ours}; see `coordctl bridge letters`"
         ));
     }
     lines
 }
 
 fn waiting(it: &BridgeView) -> String {
-    format!("messages on their way: {}", it.rows)
+    format!("messages in transit: {}", it.rows)
 }
 
 /// What keeps everything from passing, if something does.
@@ -111,16 +112,16 @@ pub(super) fn reach(it: &BridgeView, address: &str, now_ms: u64) -> String {
     }
     let parts = address.strip_prefix("bridge:").and_then(|it| it.split_once('/'));
     let Some((fingerprint, session)) = parts else {
-        return "this is no address on another machine; `coordctl peers` prints them".to_owned();
+        return "this is not an address on another machine; `coordctl peers` lists them".to_owned();
     };
-    let Some(peer) = it.peers.iter().find(|it| it.fingerprint == fingerprint) else {
-        return "unknown: no daemon of that fingerprint is trusted; see `coordctl bridge ls`"
+    let Some(peer) = it.peers.iter().find(|peer| peer.fingerprint == fingerprint) else {
+        return "unknown: no daemon with that fingerprint is trusted; see `coordctl bridge ls`"
             .to_owned();
     };
     if peer.heard_ms == 0 || now_ms.saturating_sub(peer.heard_ms) > AWAY_MS {
         let since = match peer.heard_ms {
-            0 => "was not heard of since the bridge began".to_owned(),
-            at => format!("was last heard of {}", format::ago(now_ms, at)),
+            0 => "has not been heard since the bridge started".to_owned(),
+            at => format!("was last heard {}", format::ago(now_ms, at)),
         };
         return format!(
             "{} {since}: it is asleep or off, or does not trust this daemon; messages wait for it",
@@ -131,7 +132,7 @@ pub(super) fn reach(it: &BridgeView, address: &str, now_ms: u64) -> String {
         return format!("reachable on {}", peer.name);
     }
     format!(
-        "{} is there, and tells of no such session: there is none, or its user has not allowed it with `coordctl bridge allow`",
+        "{} is reachable, but shows no such session: there is none, or its user has not allowed it with `coordctl bridge allow`",
         peer.name
     )
 }
@@ -175,9 +176,9 @@ mod tests {
                 address,
                 "credentials",
             ),
-            (view(), "bridge:bbbbbbbbbbbbbbbb/s1", "no daemon of that fingerprint"),
+            (view(), "bridge:bbbbbbbbbbbbbbbb/s1", "no daemon with that fingerprint"),
             (view(), "bridge:aaaaaaaaaaaaaaaa/s2", "bridge allow"),
-            (view(), "s1", "no address"),
+            (view(), "s1", "not an address"),
         ];
         for (it, address, want) in cases {
             assert!(why(&it, address).contains(want), "{want}: {}", why(&it, address));
@@ -190,8 +191,8 @@ mod tests {
         let refused =
             vec![("forged".into(), 2), ("it came before, and is not taken again".into(), 3)];
         let lines = said(&BridgeView { refused, ..view() });
-        let has = |want: &str| lines.iter().any(|it| it.starts_with(want));
-        assert!(has("refused from outside: forged: 2"), "{lines:?}");
+        let has = |want: &str| lines.iter().any(|line| line.starts_with(want));
+        assert!(has("rejected from outside: forged: 2"), "{lines:?}");
         assert!(has("passed over: it came before"), "{lines:?}");
     }
 
@@ -213,7 +214,9 @@ mod tests {
         );
         let lines = said(&BridgeView { letters, ..view() });
         assert!(
-            lines.iter().any(|it| it.starts_with("messages from here that were not taken: 1")),
+            lines
+                .iter()
+                .any(|line| line.starts_with("messages from here that were rejected there: 1")),
             "{lines:?}"
         );
     }

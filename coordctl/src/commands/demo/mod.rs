@@ -1,7 +1,8 @@
-//! `coordctl demo`: the main job on a small real repository, with a scripted model unless another is named.
+//! `coordctl demo`: the main job on a small real repository, with a scripted model unless another
+//! is named.
 //!
-//! What is scripted is only what the model says. The repository, its failing test, the agents, their tools and
-//! the change are real, and the verdict is this program's own: it runs the tests before and after.
+//! Only the model's answers are scripted. The repository, its failing test, the agents, their tools
+//! and the change are real, and this program judges by itself: it runs the tests before and after.
 
 mod project;
 
@@ -25,26 +26,28 @@ use std::time::Instant;
 
 /// The goal, as a user would put it.
 const GOAL: &str = "Make the failing test in this repository pass. `sh tests/run.sh` runs the tests. Do not commit.";
-/// What the job needs, so that nothing has to be asked for.
+/// The rules that the job needs, so that no question is asked.
 const ALLOW: [&str; 3] = ["Bash(sh tests/run.sh*)", "Bash(git status*)", "Bash(git diff*)"];
 
-/// Show the whole job on a small real repository: a failing test is made to pass.
+/// Show a whole job on a small real repository: agents make a failing test pass.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without --model the model is a script; agents, tools and changes are real all the same.\n\n\
+    after_help = "Without --model the model is a script. Agents, tools and changes are real.\n\n\
                         Exit codes: 0 the tests were red before and green after, 1 they were not, 4 no coordd.\n\n\
                         Example: coordctl demo\n\
                         \x20        coordctl demo --model anthropic:claude-sonnet-4-5 --keep\n\
                         \x20        coordctl demo --lead claude"
 )]
 pub(crate) struct Args {
-    /// anthropic:NAME, openai:NAME, rehearsal:FILE, claude-… or gpt-…; the demo's own script when left out.
+    /// anthropic:NAME, openai:NAME, rehearsal:FILE, claude-… or gpt-…; the demo's own script by
+    /// default.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// What drives the lead: native, or claude for Claude Code, which needs no --model.
     #[arg(long, value_name = "RUNTIME", value_parser = super::new::runtime)]
     lead: Option<Runtime>,
-    /// What drives the workers: native, or claude for Claude Code; without a --model what drives the lead.
+    /// What drives the workers: native, or claude for Claude Code; without --model the same as for
+    /// the lead.
     #[arg(long, value_name = "RUNTIME", value_parser = super::new::runtime)]
     runtime: Option<Runtime>,
     /// Keep the repository and the session at the end.
@@ -112,7 +115,8 @@ impl Player {
         }
     }
 
-    /// What drives the lead and the workers. The script is for native agents, and without a model there are none.
+    /// What drives the lead and the workers. The script is for native agents, and without a model
+    /// there are none.
     fn runtimes(self, args: &Args) -> (Option<Runtime>, Option<Runtime>) {
         match self {
             Self::Script => (Some(Runtime::Native), Some(Runtime::Native)),
@@ -132,10 +136,8 @@ fn opening(player: Player) -> &'static str {
          coordctl demo --model anthropic:NAME with ANTHROPIC_API_KEY set, or --model openai:NAME with OPENAI_API_KEY or OPENAI_BASE_URL. With \
          Claude Code, as you are logged in there: coordctl demo --lead claude."
         }
-        Player::Model => "A real model does this job; how it goes about it is its own affair.",
-        Player::ClaudeCode => {
-            "Claude Code does this job, as you are logged in there; how it goes about it is its own affair."
-        }
+        Player::Model => "A real model does this job, in its own way.",
+        Player::ClaudeCode => "Claude Code does this job with your login, in its own way.",
     }
 }
 
@@ -146,7 +148,7 @@ fn open(
     model: Option<Model>,
 ) -> anyhow::Result<SessionView> {
     let (lead, runtime) = Player::of(args).runtimes(args);
-    // The demo is a coordinator's job; a build without one says so.
+    // The demo needs coordinator mode; a build without it refuses.
     let session = SessionArgs {
         mode: Some("coordinator".to_owned()),
         model: args.model.clone(),
@@ -212,7 +214,7 @@ fn verdict(
     it: &Summary,
     agents: &[AgentView],
 ) -> anyhow::Result<()> {
-    let workers = agents.iter().filter(|it| it.role == Role::Worker).count();
+    let workers = agents.iter().filter(|agent| agent.role == Role::Worker).count();
     let facts = format!(
         "{} by {}, {}, scratchpad: {}, {:.1} s",
         it.phases.join(", "),
@@ -249,7 +251,7 @@ fn indented(text: &str) -> String {
 
 /// The phases in which a worker completed a run, in the order of a job.
 fn phases(agents: &[AgentView]) -> Vec<String> {
-    let done = |phase: &&str| agents.iter().any(|it| it.runs > 0 && it.phase == **phase);
+    let done = |phase: &&str| agents.iter().any(|agent| agent.runs > 0 && agent.phase == **phase);
     ["research", "synthesis", "implementation", "verification"]
         .into_iter()
         .filter(|phase| done(phase))
@@ -263,7 +265,7 @@ fn scratchpad_files(context: &mut Context, session: &SessionView) -> anyhow::Res
     }
     let response = context.call(Request::ScratchpadList { session: session.id.clone() })?;
     expect!(response, Files { files, .. });
-    Ok(files.into_iter().map(|it| line(&it.path)).collect())
+    Ok(files.into_iter().map(|file| line(&file.path)).collect())
 }
 
 /// Notifications in the lead's own conversation.
@@ -271,7 +273,7 @@ fn notifications(context: &mut Context, session: &SessionView) -> anyhow::Result
     let (entries, _) = super::logs::read(context, &session.lead, None)?;
     let is_one =
         |what: &What| matches!(what, What::Input { origin: Origin::Notification { .. }, .. });
-    Ok(entries.iter().filter(|it| is_one(&it.what)).count())
+    Ok(entries.iter().filter(|entry| is_one(&entry.what)).count())
 }
 
 /// Where the demo's own lines go.

@@ -63,7 +63,7 @@ impl Project {
         text.push_str(&String::from_utf8_lossy(&output.stderr));
         Ok(Tested {
             passed: output.status.success(),
-            exit: code.map_or_else(|| output.status.to_string(), |it| it.to_string()),
+            exit: code.map_or_else(|| output.status.to_string(), |code| code.to_string()),
             output: text,
         })
     }
@@ -96,7 +96,7 @@ impl Project {
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 return Err(Failure::failed(format!("`git {}` failed: {said}", args.join(" ")))
-                    .hint("the demo needs a git that can commit in a new repository"));
+                    .hint("the demo needs git, and a git that can commit in a new repository"));
             }
         }
         Ok(())

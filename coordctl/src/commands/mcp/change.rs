@@ -1,4 +1,5 @@
-//! A file of another program, changed: shown before it is written, written whole or not at all, and kept as it was.
+//! A change to a file of another program: shown before it is written, written whole or not at all,
+//! and with a copy for undo.
 
 use crate::error::Failure;
 use crate::terminal;
@@ -9,7 +10,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The longest file that is read. Claude Code's grows with use, to some megabytes.
+/// The longest file that is read. Claude Code's settings grow with use, to some megabytes.
 const FILE_LEN_MAX: u64 = 32 * 1024 * 1024;
 /// Lines around a change that are shown.
 const AROUND: usize = 2;
@@ -39,14 +40,14 @@ impl Found {
     pub(super) fn read(path: &Path, new_mode: u32) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("{} cannot be read: {error}", path.display()))
-                .hint("nothing was changed; see to the file and try again")
+                .hint("nothing was changed; fix the file's permissions and try again")
         };
-        // A link, as programs for such files make them, stays one.
+        // A link, as programs for dotfiles make them, stays a link.
         let path_found = match path.canonicalize() {
             Ok(path) => path,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if path.symlink_metadata().is_ok() {
-                    return Err(failed(&"it is a link to nothing"));
+                    return Err(failed(&"it is a link whose target is missing"));
                 }
                 return Ok(Self { path: path.to_owned(), text: None, mode: new_mode });
             }
@@ -55,14 +56,14 @@ impl Found {
         let file = File::open(&path_found).map_err(|error| failed(&error))?;
         let metadata = file.metadata().map_err(|error| failed(&error))?;
         if !metadata.is_file() {
-            return Err(failed(&"it is no file"));
+            return Err(failed(&"it is not a file"));
         }
         let mut bytes = Vec::new();
         file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         if bytes.len() as u64 > FILE_LEN_MAX {
             return Err(failed(&"it is longer than 32 MiB"));
         }
-        let text = String::from_utf8(bytes).map_err(|_| failed(&"it is no UTF-8 text"))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8 text"))?;
         let mode = metadata.permissions().mode() & 0o7777;
         Ok(Self { path: path_found, text: Some(text), mode })
     }
@@ -71,13 +72,13 @@ impl Found {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// Writes the new text in the place of what was read; for none, there is no file afterwards.
+    /// Replaces what was read by the new text; with none, the file is removed.
     pub(super) fn write(&self, text: Option<&str>) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("{} cannot be written: {error}", self.path.display()))
-                .hint("nothing was changed; see to the file and try again")
+                .hint("nothing was changed; fix the file's permissions and try again")
         };
-        let folder = self.path.parent().ok_or_else(|| failed(&"it has no folder"))?;
+        let folder = self.path.parent().ok_or_else(|| failed(&"its folder is unknown"))?;
         fs::create_dir_all(folder).map_err(|error| failed(&error))?;
         let mut new = tempfile::Builder::new()
             .prefix(".coordd-")
@@ -87,10 +88,10 @@ impl Found {
         let permissions = Permissions::from_mode(self.mode);
         new.as_file().set_permissions(permissions).map_err(|error| failed(&error))?;
         new.as_file().sync_all().map_err(|error| failed(&error))?;
-        // Its owner may have written it meanwhile, and would lose that.
+        // The file's owner may have written it meanwhile; that must not be lost.
         if Self::read(&self.path, self.mode)?.text != self.text {
             return Err(Failure::failed(format!(
-                "{} was changed by another program at this moment",
+                "{} was changed by another program at the same time",
                 self.path.display()
             ))
             .hint("nothing was changed; try again"));
@@ -107,7 +108,8 @@ impl Kept {
     pub(super) fn keep(at: &Path, found: &Found, after: &str) -> Result<(), Failure> {
         let kept = Self {
             path: found.path.clone(),
-            // The oldest that leads to what was found: of two installs, undo takes back both.
+            // The oldest copy that leads to the present file: undo takes back two installs
+            // together.
             before: match Self::of(at, found) {
                 Some(kept) => kept.before,
                 None => found.text.clone(),
@@ -116,9 +118,9 @@ impl Kept {
         };
         let failed = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("a copy for undo cannot be kept at {}: {error}", at.display()))
-                .hint("nothing was changed; make room, or see to the folder")
+                .hint("nothing was changed; free some space, or fix the folder's permissions")
         };
-        let folder = at.parent().ok_or_else(|| failed(&"it has no folder"))?;
+        let folder = at.parent().ok_or_else(|| failed(&"its folder is unknown"))?;
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder).map_err(|error| failed(&error))?;
         let text = serde_json::to_vec(&kept).map_err(|error| failed(&error))?;
@@ -127,7 +129,7 @@ impl Kept {
         new.persist(at).map(drop).map_err(|error| failed(&error.error))
     }
 
-    /// What was kept of this file, if nobody has changed it since.
+    /// The copy of this file, if nobody has changed the file since.
     pub(super) fn of(at: &Path, found: &Found) -> Option<Self> {
         let file = File::open(at).ok()?;
         let kept: Self = serde_json::from_reader(file.take(3 * FILE_LEN_MAX)).ok()?;
@@ -135,7 +137,8 @@ impl Kept {
     }
 }
 
-/// Where the copy for this file is kept. Two files never share one: the name has the path's hash (FNV-1a, 64 bits) in it.
+/// Where the copy for this file is kept. Two files never share one: the name has the path's hash
+/// (FNV-1a, 64 bits) in it.
 pub(super) fn kept_at(state_dir: &Path, client: &str, path: &Path) -> PathBuf {
     let hash =
         path.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -197,7 +200,7 @@ mod tests {
             "--- /dev/null\n+++ /f\n@@ -0,0 +1,1 @@\n+x\n"
         );
         let cut = diff(Path::new("/f"), Some("{}"), Some(&"y".repeat(1_000)));
-        assert!(cut.lines().all(|it| it.len() < 200), "{cut}");
+        assert!(cut.lines().all(|line| line.len() < 200), "{cut}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Where each client keeps its MCP servers, and how an entry there looks.
 //!
-//! Seen with Claude Code 2.1.332 and Gemini CLI 0.61.0; from the documents of Codex 0.171.0 and opencode 1.18.33. The clients' own
-//! commands for this are not used: they change what they like.
+//! Seen with Claude Code 2.1.332 and Gemini CLI 0.61.0; from the documents of Codex 0.171.0 and
+//! opencode 1.18.33. The clients' own commands for this are not used, because they also change
+//! other settings.
 
 use super::json_text;
 use super::toml_text;
@@ -36,7 +37,8 @@ pub(super) enum Scope {
 pub(super) struct Server {
     pub(super) program: String,
     pub(super) arguments: Vec<String>,
-    /// What says where coordd is, where that is not where it usually is: many clients hand on little of their environment.
+    /// The variables that name an unusual place of coordd. Many clients pass on little of their
+    /// environment.
     pub(super) env: BTreeMap<String, String>,
 }
 
@@ -63,13 +65,13 @@ impl Client {
     /// The file with its servers. None where there is no such file, or nobody knows where home is.
     pub(super) fn file(self, scope: Scope, vars: &Vars, folder: &Path) -> Option<PathBuf> {
         let home = absolute(vars, "HOME");
-        let below_home = |path: &str| home.as_ref().map(|it| it.join(path));
+        let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
         match (self, scope) {
             (Self::Claude, Scope::Project) => Some(folder.join(".mcp.json")),
             (Self::Claude, Scope::User) => absolute(vars, "CLAUDE_CONFIG_DIR")
                 .map(|it| it.join(".claude.json"))
                 .or_else(|| below_home(".claude.json")),
-            // It reads a project's file only of folders that it trusts.
+            // Codex reads a project's file only in folders that it trusts.
             (Self::Codex, Scope::Project) => None,
             (Self::Codex, Scope::User) => absolute(vars, "CODEX_HOME")
                 .or_else(|| below_home(".codex"))
@@ -83,7 +85,7 @@ impl Client {
         }
     }
 
-    /// What starts the server, as this client writes it.
+    /// The command that starts the server, in this client's format.
     fn entry(self, server: &Server) -> Value {
         let Server { program, arguments, env } = server;
         let (mut entry, env_name) = match self {
@@ -111,7 +113,7 @@ impl Client {
         }
     }
 
-    /// The file's text with the entry in it. What else somebody wrote into an entry of that name stays.
+    /// The file's text with the entry in it. Other fields of an existing entry stay.
     pub(super) fn with(self, text: &str, server: &Server) -> Result<String, EntryError> {
         let entry = self.entry(server);
         let container = self.container();

@@ -21,10 +21,10 @@ const PLACES: [&str; 8] = [
     "XDG_STATE_HOME",
 ];
 
-/// Set a client up, so that it starts `coordctl mcp` by itself.
+/// Set up a client, so that it starts `coordctl mcp` by itself.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Shows the change, then writes it. A client that runs reads its file again when it is started again.\n\n\
+    after_help = "Shows the change, then writes it. A running client reads the file at its next start.\n\n\
                         Example: coordctl mcp install claude --scope project --dry-run"
 )]
 pub(crate) struct InstallArgs {
@@ -38,10 +38,10 @@ pub(crate) struct InstallArgs {
     session: Option<String>,
 }
 
-/// Take the entry out again.
+/// Remove the entry again.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A file that nobody changed since is again what it was; of another one the entry alone is taken out.\n\n\
+    after_help = "If nobody changed the file since, it is restored exactly; otherwise only the entry is removed.\n\n\
                         Example: coordctl mcp uninstall claude"
 )]
 pub(crate) struct UninstallArgs {
@@ -51,12 +51,12 @@ pub(crate) struct UninstallArgs {
 
 #[derive(Debug, clap::Args)]
 struct Target {
-    /// Which client.
+    /// The client.
     client: Client,
     /// user: in every folder; project: in this one, for everybody who has it.
     #[arg(long, value_name = "SCOPE", default_value = "user")]
     scope: Scope,
-    /// Show the change and leave it at that.
+    /// Show the change without making it.
     #[arg(long)]
     dry_run: bool,
 }
@@ -83,7 +83,7 @@ pub(super) fn install(context: &Context, args: &InstallArgs) -> anyhow::Result<E
     found.write(Some(&after))?;
     let of = if scope == Scope::Project { " --scope project" } else { "" };
     let client = client.as_str();
-    output::note(&format!("written; `coordctl mcp uninstall {client}{of}` takes it back"));
+    output::note(&format!("written; `coordctl mcp uninstall {client}{of}` undoes it"));
     Ok(Exit::Done)
 }
 
@@ -106,7 +106,7 @@ pub(super) fn uninstall(context: &Context, args: &UninstallArgs) -> anyhow::Resu
         return Ok(Exit::Done);
     }
     found.write(after.as_deref())?;
-    // It has served. One that stays says nothing of a file that looks otherwise.
+    // The copy has served its purpose. A stale one would not match the file any more.
     let _removed = std::fs::remove_file(&at);
     output::note("written");
     Ok(Exit::Done)
@@ -116,30 +116,34 @@ fn find(context: &Context, target: &Target) -> Result<Found, Failure> {
     let folder = Context::cwd()?;
     let path = target.client.file(target.scope, &context.vars, &folder).ok_or_else(|| {
         if target.scope == Scope::Project {
-            Failure::usage(format!("{} has no such file of a project", target.client.as_str()))
-                .hint("give --scope user")
+            Failure::usage(format!(
+                "{} has no settings file for one project",
+                target.client.as_str()
+            ))
+            .hint("give --scope user")
         } else {
-            Failure::failed("HOME names no folder").hint("set HOME to your home folder")
+            Failure::failed("HOME is not set to a folder").hint("set HOME to your home folder")
         }
     })?;
-    // A user's file may get secrets in it; a project's is for everybody who has the folder.
+    // A user's file may hold secrets; a project's file is for everybody who has the folder.
     let new_mode = if target.scope == Scope::User { 0o600 } else { 0o644 };
     Found::read(&path, new_mode)
 }
 
-/// What is to be started: ours by its path, and in a file that others have too by its name.
+/// The program to start: by its path in a user's file, by its name in a project's file, which
+/// others use too.
 fn program(context: &Context, scope: Scope) -> Result<String, Failure> {
     if scope == Scope::Project {
         return Ok("coordctl".to_owned());
     }
     let path = std::env::current_exe().ok().or_else(|| paths::in_path(&context.vars, "coordctl"));
-    path.and_then(|it| it.into_os_string().into_string().ok()).ok_or_else(|| {
+    path.and_then(|path| path.into_os_string().into_string().ok()).ok_or_else(|| {
         Failure::failed("the path of coordctl is not known, or is not UTF-8")
             .hint("install it in a folder whose path is UTF-8")
     })
 }
 
-/// Where this user's coordd is, as far as it is somewhere else than usual. Of nobody else's concern in a project's file.
+/// Where this user's coordd is, if not in the usual place. Left out of a project's file.
 fn places(context: &Context, scope: Scope) -> BTreeMap<String, String> {
     let usual = paths::login_runtime_folder(rustix::process::geteuid().as_raw());
     let of = |name: &&str| {
@@ -151,8 +155,8 @@ fn places(context: &Context, scope: Scope) -> BTreeMap<String, String> {
 }
 
 fn left_alone(path: &Path, error: &EntryError) -> Failure {
-    Failure::failed(format!("{} is left alone: {error}", path.display()))
-        .hint("put the entry in by hand: the command is `coordctl`, its argument `mcp`")
+    Failure::failed(format!("{} was not changed: {error}", path.display()))
+        .hint("add the entry by hand: the command is `coordctl`, its argument `mcp`")
 }
 
 fn show(
@@ -174,7 +178,7 @@ fn show(
     if changes {
         output::print(&diff)?;
     } else {
-        output::say(&format!("{path} has nothing to change"))?;
+        output::say(&format!("{path}: nothing to change"))?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! A change to one entry of a JSON file, made in its text: everything else keeps its bytes, its order and its spaces.
+//! A change to one entry of a JSON file, made in its text: everything else keeps its bytes, its
+//! order and its spaces.
 //!
-//! The text is strict JSON, which `serde_json` has said before anything is looked for here; and what comes out is read again and
-//! compared with what it is to say.
+//! The text is strict JSON, which `serde_json` has said before anything is looked for here; and
+//! what comes out is read again and compared with what it is to say.
 
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value};
@@ -12,9 +13,9 @@ use std::ops::Range;
 pub(super) enum JsonError {
     #[error("it is no JSON ({0}); comments are not understood here")]
     NoJson(String),
-    #[error("`{0}` in it is no object")]
+    #[error("`{0}` in it is not an object")]
     NoObject(String),
-    #[error("the change could not be made without touching something else")]
+    #[error("the change cannot be made without changing something else")]
     Unsure,
 }
 

@@ -1,7 +1,7 @@
 //! `coordctl mcp`: a session's tools for any program that speaks MCP (L-4).
 //!
-//! It finds or makes the session and then becomes `coordd-worker --mcp`, which joins and serves. Its stdout belongs to the client:
-//! nothing is written there.
+//! It finds or makes the session and then becomes `coordd-worker --mcp`, which joins and serves.
+//! Its stdout belongs to the client: nothing is written there.
 
 mod change;
 mod client;
@@ -24,10 +24,11 @@ use std::io::IsTerminal as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// Sessions of one folder that are looked at for one to join.
+/// The most sessions of one folder that are examined for one to join.
 const LOOKED_AT_MAX: usize = 20;
 
-/// Serve a session's tools by MCP on stdin and stdout, for a program that is configured to start this.
+/// Serve a session's tools by MCP on stdin and stdout, for a program that is configured to start
+/// this.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -51,13 +52,14 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct ServeArgs {
-    /// What the program is: coordinator, which leads the session and starts workers, or peer, which writes and reads messages.
+    /// What the program is: coordinator, which leads the session and starts workers, or peer, which
+    /// writes and reads messages.
     #[arg(long = "as", value_name = "ROLE", value_parser = ["coordinator", "peer"], default_value = "coordinator")]
     role: String,
-    /// The session; one that is not there is made for a coordinator.
+    /// The session; a coordinator creates one that does not exist.
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// A peer's name in the session; one that is free when left out.
+    /// A peer's name in the session; a free one by default.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The workers' model, for a new session: as for `coordctl new`.
@@ -66,7 +68,8 @@ struct ServeArgs {
     /// What drives the workers of a new session: native, or claude for Claude Code.
     #[arg(long, value_name = "RUNTIME", value_parser = super::new::runtime)]
     runtime: Option<Runtime>,
-    /// A rule for what workers of a new session need no approval for, as in "Bash(cargo test *)"; may be repeated.
+    /// For a new session, a rule for calls that need no approval, such as "Bash(cargo test *)"; may
+    /// be repeated.
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
     /// For a new session: default, acceptEdits, plan, dontAsk or bypassPermissions.
@@ -83,10 +86,10 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn serve(context: &mut Context, args: &ServeArgs) -> anyhow::Result<Exit> {
-    // Clients that hand on little of their environment leave out where a login session has its sockets.
+    // Clients that pass on little of their environment leave out XDG_RUNTIME_DIR.
     context.use_login_runtime_folder()?;
     if args.name.is_some() && args.role != "peer" {
-        return Err(Failure::usage("--name is for --as peer")
+        return Err(Failure::usage("--name needs --as peer")
             .hint("a coordinator is always called `lead`")
             .into());
     }
@@ -96,7 +99,7 @@ fn serve(context: &mut Context, args: &ServeArgs) -> anyhow::Result<Exit> {
                 .hint("install it, or set COORDD_WORKER to its path")
         })?;
     if std::io::stdin().is_terminal() {
-        output::note("this speaks MCP with a program; Ctrl-C ends it");
+        output::note("this speaks MCP with a program, not with a person; Ctrl-C ends it");
     }
     let session = match &args.session {
         Some(given) => named(context, args, given)?,
@@ -136,10 +139,12 @@ fn of_this_folder(context: &mut Context, args: &ServeArgs) -> anyhow::Result<Ses
     let here = Context::cwd()?;
     let response = context.call(Request::SessionList {})?;
     expect!(response, Sessions { sessions });
-    let mut found: Vec<_> =
-        sessions.into_iter().filter(|it| here.to_str() == Some(it.cwd.as_str())).collect();
+    let mut found: Vec<_> = sessions
+        .into_iter()
+        .filter(|session| here.to_str() == Some(session.cwd.as_str()))
+        .collect();
     if args.role == "peer" {
-        // Newest first, and those that live before those that are stopped.
+        // Live sessions before stopped ones, each newest first.
         found.sort_by_key(|it| it.state != SessionState::Live);
         return found.into_iter().next().ok_or_else(|| {
             Failure::failed("no session works in this folder")
@@ -153,7 +158,7 @@ fn of_this_folder(context: &mut Context, args: &ServeArgs) -> anyhow::Result<Ses
         let Ok(Response::SessionDetail { agents, .. }) = context.call_or_denied(request)? else {
             continue;
         };
-        if agents.iter().find(|it| it.id == session.lead).is_some_and(is_free) {
+        if agents.iter().find(|agent| agent.id == session.lead).is_some_and(is_free) {
             return Ok(session);
         }
     }
@@ -183,7 +188,10 @@ fn made(
     let new = super::new::prepare(context, &of_session, None)?;
     let response = context.call(Request::SessionNew { session: Box::new(new) })?;
     expect!(response, Session { session });
-    output::note(&format!("session {} made; `coordctl attach {0}` shows it", line(&session.name)));
+    output::note(&format!(
+        "created session {}; `coordctl attach {0}` shows it",
+        line(&session.name)
+    ));
     Ok(session)
 }
 

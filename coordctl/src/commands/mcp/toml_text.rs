@@ -6,13 +6,14 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, value};
 /// Why a file is left alone.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TomlError {
-    #[error("it is no TOML: {0}")]
+    #[error("it is not TOML: {0}")]
     NoToml(String),
-    #[error("`{0}` in it is no table")]
+    #[error("`{0}` in it is not a table")]
     NoTable(String),
 }
 
-/// The file's text with the table `container.name` set to these texts, lists and tables of texts, or taken out for none.
+/// The file's text with the table `container.name` set to these texts, lists and tables of texts,
+/// or taken out for none.
 pub(super) fn with_entry(
     text: &str,
     container: &str,
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn l4_a_table_is_put_in_and_taken_out_and_comments_stay() {
         let after = put(FILE).unwrap();
-        for line in FILE.lines().filter(|it| !it.is_empty()) {
+        for line in FILE.lines().filter(|line| !line.is_empty()) {
             assert!(after.contains(line), "{line}: {after}");
         }
         assert!(

@@ -17,11 +17,11 @@ pub(crate) struct Invite {
     team: String,
     /// Its name, new in the session.
     name: String,
-    /// What it is for.
+    /// What the team is for.
     #[arg(long, value_name = "TEXT", default_value = "")]
     description: String,
-    /// Have coordd run it in a terminal, which `coordctl attach SESSION/NAME` shows. Without it you start it yourself, in a terminal of
-    /// yours, with the command that is printed.
+    /// Have coordd run it in a terminal, which `coordctl attach SESSION/NAME` shows. Without it you
+    /// start it yourself, in a terminal of yours, with the command that is printed.
     #[arg(long)]
     start: bool,
     /// It has to have its plan approved before it does anything.
@@ -36,7 +36,7 @@ pub(crate) struct Invite {
 pub(crate) struct Shutdown {
     /// SESSION/NAME.
     member: String,
-    /// Why.
+    /// The reason that the member is told.
     #[arg(default_value = "")]
     reason: String,
 }
@@ -88,7 +88,7 @@ pub(super) fn invite(context: &mut Context, args: Invite) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
-/// The command for one that its user starts.
+/// The command for a terminal that its user starts.
 fn printed(context: &Context, response: &Response, given: &[String]) -> anyhow::Result<Exit> {
     output::respond(context, response, || {
         expect!(response, Invited { agent, team, cwd, env, command, .. });
@@ -115,11 +115,11 @@ fn command_line(
     let mut words: Vec<String> = Vec::new();
     words.extend(env.iter().map(|(name, value)| format!("{name}={}", quoted(value))));
     words.extend(command.iter().map(|it| quoted(it)));
-    words.extend(choices(given).iter().map(|it| quoted(it)));
+    words.extend(choices(given).iter().map(|choice| quoted(choice)));
     format!("cd {} && {}", quoted(cwd), words.join(" "))
 }
 
-/// A word as a shell reads it back. What could move a cursor has no place in a line that is shown.
+/// A word quoted for a shell. Control characters are left out, since the line is shown.
 fn quoted(word: &str) -> String {
     let word = line(word);
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c);
@@ -146,7 +146,7 @@ pub(super) fn reject(context: &mut Context, args: Reject) -> anyhow::Result<Exit
 
 fn send(context: &mut Context, member: &str, body: Body) -> anyhow::Result<Exit> {
     let (session, to) = member.split_once('/').ok_or_else(|| {
-        Failure::usage(format!("`{}` names no member", line(member)))
+        Failure::usage(format!("no member named `{}`", line(member)))
             .hint("write SESSION/NAME; `coordctl team show SESSION` lists the members")
     })?;
     let (session, to) = (session.to_owned(), to.to_owned());

@@ -14,20 +14,22 @@ use crate::wire::Arrival;
 
 use super::{Engine, Heard, Undecided};
 
-/// A row that came so often may be what ends this process: from then on it is written down before it is brought.
+/// A row that was delivered this often may be what kills this process: from then on each attempt is
+/// recorded before the row is brought to coordd.
 const DELIVERIES_MANY: i64 = 5;
-/// A row that ended this process so often after that is not brought again. More than people and updates end it within the seven
-/// days that a row lives, while coordd decides about one row.
+/// After this many recorded attempts the row becomes a dead letter. People and updates end the
+/// process less often than that within the seven days that a row lives.
 const ENDED_MAX: u32 = 20;
-/// How far the clocks of two machines may be apart for what is said about now.
+/// How far the clocks of two machines may differ for messages about the present.
 const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
-/// Receipts of one envelope that are read: as many as there can be, with room for what a later build adds.
+/// The most receipts of one envelope that are read: as many as there can be, with room for a later
+/// build.
 const RECEIPTS_READ_MAX: usize = RECEIPTS_MAX * 2;
-/// Of what coordd does not let in, so that its many words are counted as one kind.
-const NOT_LET_IN: &str = "not let in; `coordctl bridge letters` lists the last ones";
-/// Of what was decided before, and came again. coordctl tells it by how it begins from what is wrong.
+/// The reason for all that coordd rejects, so that its many texts are counted as one kind.
+const NOT_LET_IN: &str = "rejected; `coordctl bridge letters` lists the last ones";
+/// The reason for duplicates. coordctl recognises it by its prefix.
 pub(super) const CAME_BEFORE: &str = "it came before, and is not taken again";
-/// Decided rows after which the disk is written: one fsync for as many.
+/// Decided rows after which the cursor is written: one fsync for all of them.
 const DECIDED_MAX: usize = 32;
 
 impl Engine {
@@ -82,10 +84,11 @@ impl Engine {
         }
     }
 
-    /// Counts, and logs one line; of many of a kind, those whose number is a power of two.
+    /// Counts a rejection and logs it; of many of one kind, only those whose number is a power of
+    /// two.
     pub(super) fn count(&mut self, reason: &str, subject: &str) {
         if let Some(count) = self.refused.count(reason).filter(|it| it.is_power_of_two()) {
-            tracing::warn!(reason, count, subject = body::cut(subject), "refused from outside");
+            tracing::warn!(reason, count, subject = body::cut(subject), "rejected from outside");
         }
     }
 
@@ -116,13 +119,14 @@ impl Engine {
         self.outbox.heard_of(from, now_ms);
     }
 
-    /// Goes through what is not decided, up to one that coordd must decide.
+    /// Goes through undecided rows, up to one that coordd must decide.
     pub(super) async fn bring_next(&mut self) {
         while self.brought.is_none() && self.epoch.is_some() && self.stuck.is_none() {
             let Some(it) = self.undecided.pop_front() else { break };
             let Some(cursor) = self.cursor(&it.from) else {
-                // Without it nothing can be told from a repetition. Its sender has it, and sends it again; the server must not
-                // keep it, or what others send would wait behind it.
+                // Without the cursor a duplicate cannot be recognised. The sender has the row and
+                // sends it again; the server must not keep it, or other senders' rows would wait
+                // behind it.
                 self.owe(it, None);
                 continue;
             };
@@ -152,8 +156,8 @@ impl Engine {
         if it.expires_ms <= crate::wall_ms() {
             return self.decided(it, refused("it came after its time"));
         }
-        // Rows of a peer that is trusted no longer were let in before that.
-        let Some(peer) = self.trusted.get(&it.from).map(|it| it.name.clone()) else {
+        // These rows were taken before the peer stopped being trusted.
+        let Some(peer) = self.trusted.get(&it.from).map(|peer| peer.name.clone()) else {
             return self.owe(it, None);
         };
         let Some(row) = it.row.take() else {
@@ -163,7 +167,10 @@ impl Engine {
         if it.deliveries > DELIVERIES_MANY
             && self.tried.begin(&self.folder, &it.from, it.place) >= ENDED_MAX
         {
-            return self.decided(it, refused("it was set aside there after many attempts"));
+            return self.decided(
+                it,
+                refused("it was set aside there as a dead letter, after many attempts"),
+            );
         }
         self.last_ticket += 1;
         let (ticket, from) = (self.last_ticket, it.from.clone());
@@ -176,7 +183,7 @@ impl Engine {
         let verdict = match decision {
             Decision::Taken => Verdict::Taken,
             Decision::Refused(reason) => self.not_let_in(&it, &reason),
-            // The sender, who has it and all after it, sends them again.
+            // The sender has this row and all later ones, and sends them again.
             Decision::Later => return self.owe(it, None),
         };
         self.tried.end(&self.folder, &it.from, it.place);
@@ -187,7 +194,7 @@ impl Engine {
         self.owe(it, Some(verdict));
     }
 
-    /// A dead letter: its sender is told, and it is kept for people here.
+    /// A dead letter: its sender is told, and people here can list it.
     fn not_let_in(&mut self, it: &Undecided, reason: &str) -> Verdict {
         let reason = body::cut(reason);
         let (session, message) =
@@ -211,7 +218,7 @@ impl Engine {
         self.acks.extend(it.ack);
     }
 
-    /// What a peer sent before; none while that cannot be read.
+    /// The cursor of a peer; none while its file cannot be read.
     fn cursor(&mut self, from: &Fingerprint) -> Option<&mut Cursor> {
         if !self.cursors.contains_key(from) {
             match self.read_cursor(from) {
@@ -220,7 +227,8 @@ impl Engine {
                     self.cursors.insert(from.clone(), cursor);
                 }
                 Err(why) => {
-                    let name = self.trusted.get(from).map_or(from.as_str(), |it| it.name.as_str());
+                    let name =
+                        self.trusted.get(from).map_or(from.as_str(), |peer| peer.name.as_str());
                     let why = format!("nothing is taken from {name}: {why}");
                     if self.damaged.get(from) != Some(&why) {
                         tracing::error!("{why}");
@@ -239,7 +247,7 @@ impl Engine {
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
                 let path = self.folder.path_of(&file);
                 format!(
-                    "{} is damaged; move it away, and see BRIDGE.md for what that may let in",
+                    "{} is damaged; move it away, and read in BRIDGE.md what that may let in",
                     path.display()
                 )
             }),

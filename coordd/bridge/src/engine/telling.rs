@@ -13,11 +13,11 @@ use super::Engine;
 
 /// How long receipts are of use: as long as a row.
 const RECEIPTS_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// Damaged files that are named at once: one after the other is mended.
+/// The most damaged files that are named at once.
 const DAMAGED_TOLD_MAX: usize = 4;
 
 impl Engine {
-    /// Best effort: who misses one sends its row again, and is told again.
+    /// Best effort: a sender that misses a receipt sends its row again, and gets another one.
     pub(super) fn send_receipts(&self, to: &Fingerprint, rows: &[Receipt]) {
         let Ok(body) = serde_json::to_vec(&Receipts { rows: rows.to_vec() }) else { return };
         let header = header_of(Kind::Receipts);
@@ -28,14 +28,14 @@ impl Engine {
         }
     }
 
-    /// Tells the peers who are not told yet that this daemon is there, and what they may write to: as far as there is room,
-    /// and from where it stopped the last time, so that nobody is always the last.
+    /// Sends presence to the peers that have not had it yet: as far as there is room, and beginning
+    /// where it stopped the last time, so that no peer is always the last.
     pub(super) fn say_presence(&mut self) {
         if self.untold.is_empty() {
             return;
         }
         let mut header = header_of(Kind::Presence);
-        // Each is later than the one before, whatever the clock does.
+        // Each time is later than the one before, whatever the clock does.
         header.made_ms = header.made_ms.max(self.last_presence_ms + 1);
         self.last_presence_ms = header.made_ms;
         while let Some(to) = self.next_untold() {
@@ -71,7 +71,7 @@ impl Engine {
         self.wire.send.try_send(ToSend::Now { subject, bytes }).is_ok()
     }
 
-    /// All that is wrong: first what is wrong with the server.
+    /// All problems, those with the server first.
     fn trouble(&self, standing: &Standing) -> String {
         let all = [&standing.trouble, &standing.unstored].into_iter();
         let all = all.filter(|it| !it.is_empty()).chain(&self.stuck);

@@ -52,7 +52,8 @@ fn row(id: u64, to: &Fingerprint) -> FromHome {
     FromHome::Row { to: to.clone(), id, expires_ms: u64::MAX, row: Box::new(row) }
 }
 
-/// Takes what an engine sends; what is not to be lost is stored, confirmed, and delivered to the other.
+/// Takes what an engine sends; what is not to be lost is stored, confirmed, and delivered to the
+/// other.
 async fn carry_from(
     from: &mut Side,
     to: &mut Side,
@@ -234,7 +235,7 @@ async fn hostile() {
     let words: Vec<_> = refused.iter().map(|it| it.0.as_str()).collect();
     for want in ["signature", "not trusted", "subject of another", "longer than", "not an envelope"]
     {
-        assert!(words.iter().any(|it| it.contains(want)), "{want}: {words:?}");
+        assert!(words.iter().any(|word| word.contains(want)), "{want}: {words:?}");
     }
 }
 
@@ -360,7 +361,9 @@ async fn stuck() {
     take_one(&mut b).await;
     take_one(&mut b).await;
     let said = report_that(&mut b, |it| !it.is_empty()).await;
-    assert!(said.contains("nothing is taken from other machines") && said.contains("make room"));
+    assert!(
+        said.contains("nothing is taken from other machines") && said.contains("free some space")
+    );
     let mut waiting = 0;
     while b.ends.arrivals.try_send(arrival(&a, &own, 1, &acks)).is_ok() {
         waiting += 1;

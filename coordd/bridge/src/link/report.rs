@@ -1,5 +1,5 @@
-//! How things stand, as one call to coordd: cut to what a line can hold. It is for people and for the directory of sessions;
-//! nothing is promised by it, and no message depends on it.
+//! The bridge's status as one call to coordd, cut to what a line can hold. It is for people and for
+//! the list of sessions; no message depends on it.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,16 @@ use crate::body::Told;
 use crate::home::Report;
 use crate::refused::Letter;
 
-/// What machines' names, letters and sessions may come to together as JSON: half of the longest line. The other half is more
-/// than the rest needs, which is this user's own words and numbers: 1,024 peers with a name of 64 bytes each.
+/// What machines' names, letters and sessions may come to together as JSON: half of the longest
+/// line. The other half is more than the rest needs, which is this user's own words and numbers:
+/// 1,024 peers with a name of 64 bytes each.
 const WORDS_LEN_MAX: usize = 512 * 1024;
 
 /// How many bytes are left.
 struct Room(usize);
 
 impl Room {
-    /// Whether a thing still has room, which it then takes.
+    /// Whether an item still fits; if so, its room is taken.
     fn take(&mut self, it: &impl Serialize) -> bool {
         // One more for the comma.
         let len = serde_json::to_vec(it).map_or(usize::MAX, |it| it.len().saturating_add(1));
@@ -38,8 +39,8 @@ fn session(it: Told) -> wire::RemoteView {
     wire::RemoteView { session, name, cwd, state, hosts }
 }
 
-/// As coordd reads it. What has no room is left out: the oldest letters, and of each peer's sessions the last ones, so that one
-/// peer with many takes no room from those with few.
+/// The report for coordd. Without room the oldest letters and each peer's last sessions are left
+/// out, so that a peer with many sessions takes no room from others.
 pub(super) fn view(it: Report) -> wire::BridgeView {
     let mut room = Room(WORDS_LEN_MAX);
     let mut letters: Vec<_> =
@@ -82,9 +83,9 @@ fn in_turn(all: Vec<Vec<Told>>, room: &mut Room) -> Vec<Vec<wire::RemoteView>> {
     let mut left: BTreeMap<usize, _> =
         all.into_iter().map(|it| it.into_iter().map(session)).enumerate().collect();
     while !left.is_empty() {
-        // Who has no more, or whose next one has no room, is done.
+        // A peer without further sessions, or whose next one does not fit, is done.
         left.retain(|at, sessions| {
-            let next = sessions.next().filter(|it| room.take(it));
+            let next = sessions.next().filter(|session| room.take(session));
             let Some((next, kept)) = next.zip(kept.get_mut(*at)) else { return false };
             kept.push(next);
             true
@@ -142,7 +143,7 @@ mod tests {
         let seen: Vec<_> = view(Report { peers, ..Report::default() })
             .peers
             .iter()
-            .map(|it| it.sessions.len())
+            .map(|peer| peer.sessions.len())
             .collect();
         assert_eq!(seen.get(2), Some(&1));
         assert!(seen.iter().take(2).all(|it| (10..SESSIONS_TOLD_MAX).contains(it)), "{seen:?}");
@@ -153,10 +154,10 @@ mod tests {
         let peers = vec![peer(0, vec![told(8); 20]), peer(1, vec![]), peer(2, vec![told(9); 3])];
         let letters = (0..5).map(|at_ms| Letter { at_ms, ..Letter::default() }).collect();
         let seen = view(Report { peers, letters, ..Report::default() });
-        let sessions: Vec<_> = seen.peers.iter().map(|it| it.sessions.len()).collect();
+        let sessions: Vec<_> = seen.peers.iter().map(|peer| peer.sessions.len()).collect();
         assert_eq!(sessions, [20, 0, 3]);
-        assert!(seen.peers.iter().all(|it| !it.machine.is_empty()));
-        let at: Vec<_> = seen.letters.iter().map(|it| it.at_ms).collect();
+        assert!(seen.peers.iter().all(|peer| !peer.machine.is_empty()));
+        let at: Vec<_> = seen.letters.iter().map(|letter| letter.at_ms).collect();
         assert_eq!(at, [0, 1, 2, 3, 4]);
     }
 }

@@ -1,4 +1,4 @@
-//! What comes from the server: stored rows and receipts, and who is there now.
+//! Arrivals from the server: stored rows and receipts, and presence.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::keys::Fingerprint;
 use crate::subjects;
 use crate::wire::{Ack, Arrival};
 
-/// Hands over what comes, until something is wrong.
+/// Hands over stored messages until an error occurs.
 pub(super) async fn forward(
     consumer: &PullConsumer,
     arrivals: &tokio::sync::mpsc::Sender<Arrival>,
@@ -48,7 +48,7 @@ pub(super) async fn forward(
     "the end of what the server sends".to_owned()
 }
 
-/// Hands over what is said to who listens now.
+/// Hands over presence, which is not stored.
 pub(super) async fn listen(
     client: &Client,
     own: &Fingerprint,

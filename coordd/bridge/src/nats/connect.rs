@@ -1,4 +1,4 @@
-//! Connecting: with what credentials, how often, and in which words it is said that it fails.
+//! Connecting: credentials, back-off, and the texts of its failures.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use crate::settings::{self, Settings, SettingsError};
 use crate::subjects;
 use crate::wire::Standing;
 
-/// Between attempts to connect, at first and at most; with chance, so that a server that comes back is not met by all at
-/// once.
+/// The back-off between attempts to connect, first and longest, with jitter, so that not all
+/// daemons meet a returning server at once.
 const RECONNECT_MS: u64 = 200;
 const RECONNECT_MS_MAX: u64 = 10_000;
-/// A connection that is silent for twice this is not one.
+/// The ping interval. A connection that is silent for twice this is dead.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// Messages of one subscription that wait to be read: each may be as long as an envelope, so few. What is stored comes in batches
-/// of a quarter of this; of presence more is dropped, and is said again.
+/// Messages of one subscription that wait to be read: each may be as long as an envelope, so few.
+/// What is stored comes in batches of a quarter of this; of presence more is dropped, and is said
+/// again.
 const UNREAD_MAX: usize = 256;
 
-/// The first connection, for as long as it takes. Later ones are the client's own business, but it tells little of why one
-/// fails: this is when a wrong address, authority or key is found out.
+/// The first connection, for as long as it takes. Later ones are the client's own business, but it
+/// tells little of why one fails: this is when a wrong address, authority or key is found out.
 pub(super) async fn first(
     settings: &Settings,
     own: &Fingerprint,
@@ -34,7 +35,7 @@ pub(super) async fn first(
 ) -> Result<Client, NatsError> {
     let mut attempt = 0;
     loop {
-        // Read each time: whoever mends a file need do no more.
+        // Read at each attempt, so that a repaired file is enough.
         let options = options(settings, own, Arc::clone(standing))?;
         match options.connect(settings.servers.clone()).await {
             Ok(client) => return Ok(client),
@@ -125,7 +126,7 @@ fn note(standing: &watch::Sender<Standing>, event: &Event) {
     let said = event.to_string();
     let trouble = match event {
         Event::Connected => Some(String::new()),
-        Event::Disconnected => Some("the server is not reachable; it is tried again".to_owned()),
+        Event::Disconnected => Some("the server is not reachable; trying again".to_owned()),
         Event::ServerError(_) | Event::ClientError(_) => Some(in_plain_words(&said)),
         Event::LameDuckMode | Event::Draining | Event::Closed | Event::SlowConsumer(_) => None,
     };
@@ -163,7 +164,7 @@ fn in_plain_words(said: &str) -> String {
             .to_owned();
     }
     if lower.contains("permissions violation") {
-        return format!("the server allows too little: {}", crate::body::cut(said));
+        return format!("the server does not allow this user enough: {}", crate::body::cut(said));
     }
     if ["certificate", "tls", "fatal alert"].iter().any(|it| lower.contains(it)) {
         return format!(

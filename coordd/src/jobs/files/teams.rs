@@ -16,7 +16,8 @@ use proto::team::{TaskFile, TeamFile};
 use std::path::Path;
 use std::time::Duration;
 
-/// When a team's file is tried again that another program has locked. Such a program holds it for some milliseconds.
+/// The time until a team's file that another program has locked is tried again. Locks are held for
+/// some milliseconds.
 const HELD_MS: u64 = 25;
 
 /// Tasks that one warning names.
@@ -93,7 +94,7 @@ impl Thread {
         let _told = self.world.reactor.blocking_send(Arrival::TeamWritten(team));
     }
 
-    /// Has a team's files written again in a moment, as they are to be then.
+    /// Schedules another write of a team's files, with their content at that time.
     fn again_later(&self, team: Name) {
         let reactor = self.world.reactor.clone();
         self.runtime.spawn(async move {
@@ -112,20 +113,21 @@ impl Thread {
                 &file.lead_session_id,
                 format!(
                     "the file of task {id} of team {team} said `{}` from before coordd started, coordd knows `{}`; the file was written again. \
-                     What was changed while coordd was away is to be changed once more",
+                     Changes made while coordd was away have to be made again",
                     found.status, task.status
                 ),
             ),
             TaskReplaced::Another(aside) => self.degraded(format!(
-                "others had a task with the number {id} of team {team}, which is another one here; theirs is kept as {}. \
-                 `coordctl task add` takes it in under a number of its own",
+                "another program wrote a task with the number {id} of team {team}, which is in use here; its file is kept as {}. \
+                 `coordctl task add` adds it under a new number",
                 aside.display()
             )),
             TaskReplaced::Damaged(aside) => self.degraded(task_damaged(id, team, &aside, true)),
         }
     }
 
-    /// Somebody else changed a team file: what makes sense is merged, what does not is set aside and said (T-2).
+    /// Another program changed a team file: a valid edit is merged, an invalid one is set aside and
+    /// reported (T-2).
     pub(super) fn edited(&self, outside: Outside) {
         match outside {
             Outside::Edited(file) => {
@@ -137,7 +139,7 @@ impl Thread {
             }
             Outside::Damaged { team, aside } => {
                 let aside = aside.display();
-                self.degraded(format!("the file of team {team} was no team file; it is kept as {aside}, and the last good state was restored"));
+                self.degraded(format!("the file of team {team} was not a valid team file; it is kept as {aside}, and the last good state was restored"));
             }
             Outside::Deleted { team } => {
                 self.warn("", format!("the file of team {team} was deleted; it was written again. `coordctl team delete` removes a team"));
@@ -155,7 +157,7 @@ impl Thread {
                 let numbers: Vec<_> =
                     numbers.iter().take(TASKS_NAMED_MAX).map(ToString::to_string).collect();
                 let numbers = numbers.join(", ");
-                self.warn("", format!("{count} files of tasks of team {team} were deleted ({numbers}); they were written again. A task that is not wanted is to be completed"));
+                self.warn("", format!("{count} files of tasks of team {team} were deleted ({numbers}); they were written again. Complete a task that is no longer wanted"));
             }
         }
     }
@@ -164,10 +166,12 @@ impl Thread {
 fn task_damaged(id: &str, team: &str, aside: &Path, restored: bool) -> String {
     let aside = aside.display();
     let then = if restored { ", and the last good state was restored" } else { "" };
-    format!("the file of task {id} of team {team} was no task file; it is kept as {aside}{then}")
+    format!(
+        "the file of task {id} of team {team} was not a valid task file; it is kept as {aside}{then}"
+    )
 }
 
-/// What others changed in a task, or all of one that they made.
+/// An outside edit of a task, or a whole task that another program created.
 fn difference(edit: &TaskEdit) -> Edit {
     let (before, now) = (edit.before.as_ref(), &edit.now);
     let is_new = |is_same: fn(&TaskFile, &TaskFile) -> bool| {

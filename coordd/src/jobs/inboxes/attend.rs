@@ -1,4 +1,5 @@
-//! One look at the inboxes of a team: what is for its members in terminals is put in, what they read and left is told.
+//! One pass over the inboxes of a team: mail for members in terminals is put in, what they read and
+//! wrote is reported.
 //!
 //! It must not wait for anything but a lock, for a moment, and the reactor.
 
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 const STRANGERS_MAX: usize = 100;
 
 impl Thread {
-    /// Serves and looks once. Returns in how long to do so again, if it has to be.
+    /// One pass. Returns the time until the next one, if one is needed.
     pub(super) fn attend(
         &mut self,
         name: &str,
@@ -30,7 +31,7 @@ impl Thread {
         is_final: bool,
     ) -> Result<Option<u64>, InboxError> {
         let Some(folder) = self.files.inboxes(name)? else {
-            // It is being made, or was removed; then it is wanted no more.
+            // The folder is being created, or was removed and is no longer wanted.
             if team.watched.is_some() {
                 team.wanted.terminals.clear();
                 return Ok(None);
@@ -39,7 +40,7 @@ impl Thread {
         };
         self.watch(&folder, team)?;
         let mut is_unsettled = false;
-        // First what they have read: that they are idle comes after it.
+        // First what they have read; that they are idle is reported after that.
         let mut terminals = std::mem::take(&mut team.wanted.terminals);
         let mut result = Ok(());
         for terminal in &mut terminals {
@@ -49,7 +50,7 @@ impl Thread {
             }
         }
         team.wanted.terminals = terminals;
-        // One that cannot be served must not keep what others left from being found.
+        // An inbox that cannot be served must not keep the others from being read.
         let found = self.look(&folder, team, is_final)?;
         result?;
         Ok((is_unsettled || found).then_some(RETRY_MS))
@@ -86,14 +87,14 @@ impl Thread {
         is_final: bool,
     ) -> Result<bool, InboxError> {
         let (now, known) = (Instant::now(), &mut team.known);
-        let mut letters: Vec<_> = terminal.letters.iter().map(|it| it.1.clone()).collect();
+        let mut letters: Vec<_> = terminal.letters.iter().map(|letter| letter.1.clone()).collect();
         for letter in &mut letters {
             let told = |it: &Assigns| team.assigned.was_told(&terminal.name, it, now);
             letter.is_written |= letter.assigns.as_ref().is_some_and(told);
         }
         if let Some(ours) = &terminal.ours {
             // Its sender was told that it came back.
-            let is_wanted = |id: &str| letters.iter().any(|it| it.message == id);
+            let is_wanted = |id: &str| letters.iter().any(|letter| letter.message == id);
             let is_given_up = |id: &str| id.starts_with(ours.as_str()) && !is_wanted(id);
             folder.take(&terminal.name, |it| !it.read && it.message().is_some_and(is_given_up))?;
         }
@@ -105,7 +106,7 @@ impl Thread {
                 let (_, letter): &(MessageId, Letter) = it;
                 names.contains(&letter.message) && wanted(letter.is_written)
             };
-            terminal.letters.iter().filter(is_it).map(|it| it.0).collect()
+            terminal.letters.iter().filter(is_it).map(|letter| letter.0).collect()
         };
         let written = ids(&served.written, &|is_written| !is_written);
         let read = ids(&served.read, &|_| true);
@@ -119,14 +120,14 @@ impl Thread {
         // As the core knows it from here on.
         known.extend(served.written.iter().map(|it| (it.clone(), Fate::Written)));
         known.extend(served.read.iter().map(|it| (it.clone(), Fate::Read)));
-        terminal.letters.retain(|it| !served.read.contains(&it.1.message));
+        terminal.letters.retain(|letter| !served.read.contains(&letter.1.message));
         for (_, letter) in &mut terminal.letters {
             letter.is_written |= served.written.contains(&letter.message);
         }
         Ok(served.is_unsettled)
     }
 
-    /// Tells of what was left for ours. Returns whether something has to be looked at again.
+    /// Reports entries for our agents. Returns whether another pass is needed.
     fn look(&self, folder: &Folder, team: &mut Team, is_final: bool) -> Result<bool, InboxError> {
         let now = Instant::now();
         let mut is_unsettled = false;
@@ -152,14 +153,15 @@ impl Thread {
         Ok(is_unsettled)
     }
 
-    /// Tells of one entry. Returns whether it was told.
+    /// Reports one entry. Returns whether the core was reached.
     fn left(&self, team: &mut Team, inbox: &str, entry: &Entry) -> bool {
         let name = &team.wanted.team;
-        let Some(from) = team.wanted.terminals.iter().find(|it| it.name == entry.from) else {
+        let Some(from) = team.wanted.terminals.iter().find(|terminal| terminal.name == entry.from)
+        else {
             let sender: String = entry.from.chars().take(64).collect();
             if team.strangers.len() < STRANGERS_MAX && team.strangers.insert(sender.clone()) {
                 let text = format!(
-                    "`{sender}`, which is no member of team {name} in a terminal, left a message for {inbox}; it stays in {inbox}'s inbox \
+                    "`{sender}`, which is not a terminal member of team {name}, left a message for {inbox}; it stays in {inbox}'s inbox \
                      file. `coordctl team invite {name} {sender}` makes it a member"
                 );
                 tracing::warn!(text, "something was not as it should be");
@@ -194,7 +196,7 @@ impl Thread {
         if let Some(aside) = aside {
             let aside = aside.display();
             let text = format!(
-                "the inbox of {inbox} was none; it is kept as {aside}, and a new one was made"
+                "the inbox file of {inbox} was not valid; it is kept as {aside}, and a new one was created"
             );
             // Fails only when the reactor has ended.
             let _told = self.world.reactor.blocking_send(Arrival::Degraded(text));

@@ -108,10 +108,10 @@ fn m6_a_listed_session_is_spoken_to_with_its_secret_first() {
 #[test]
 fn rel14_what_is_on_no_list_gets_nothing() {
     let stage = Stage::new();
-    assert!(stage.say(&stage.socket).unwrap_err().contains("on no list"));
+    assert!(stage.say(&stage.socket).unwrap_err().contains("not in the list"));
     let other = stage.socket.with_file_name("b.sock");
     stage.list(&other);
-    assert!(stage.say(&stage.socket).unwrap_err().contains("on no list"));
+    assert!(stage.say(&stage.socket).unwrap_err().contains("not in the list"));
     assert_eq!(stage.heard(), "");
 }
 
@@ -140,7 +140,7 @@ fn rel14_another_name_for_the_same_path_gets_nothing() {
     }
     let doubled = PathBuf::from(stage.socket.to_str().unwrap().replace("/socks", "//socks"));
     stage.list(&doubled);
-    assert!(stage.say(&doubled).unwrap_err().contains("no `.`"));
+    assert!(stage.say(&doubled).unwrap_err().contains("must not contain `.`"));
     assert_eq!(stage.heard(), "");
 }
 
@@ -151,7 +151,10 @@ fn rel14_a_folder_that_others_can_write_to_gets_nothing() {
     let folder = stage.socket.parent().unwrap();
     for mode in [0o777, 0o1777, 0o720] {
         fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
-        assert!(stage.say(&stage.socket).unwrap_err().contains("others can write"), "{mode:o}");
+        assert!(
+            stage.say(&stage.socket).unwrap_err().contains("other users can write"),
+            "{mode:o}"
+        );
     }
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
     // Directly in a folder of the system's: nobody's, or root's.
@@ -161,7 +164,7 @@ fn rel14_a_folder_that_others_can_write_to_gets_nothing() {
     stage.list(&shared);
     let why = stage.say(&shared).unwrap_err();
     fs::remove_file(&shared).unwrap();
-    assert!(why.contains("others can write") || why.contains("belongs to user 0"), "{why}");
+    assert!(why.contains("other users can write") || why.contains("belongs to user 0"), "{why}");
     assert!(said.try_recv().is_err());
     assert_eq!(stage.heard(), "");
 }
@@ -179,7 +182,7 @@ fn rel14_another_process_than_the_listed_one_gets_nothing() {
         });
         fs::write(sessions.join("4711.json"), entry.to_string()).unwrap();
         let why = stage.say(&stage.socket).unwrap_err();
-        assert!(why.contains("another process listens"), "{why}");
+        assert!(why.contains("the process that listens there is not"), "{why}");
     }
     assert_eq!(stage.heard(), "");
 }
@@ -190,7 +193,7 @@ fn m6_a22_what_is_no_socket_or_dead_is_told_so() {
     let file = stage.socket.with_file_name("file");
     fs::write(&file, "x").unwrap();
     stage.list(&file);
-    assert!(stage.say(&file).unwrap_err().contains("is no socket"));
+    assert!(stage.say(&file).unwrap_err().contains("is not a socket"));
     let none = stage.socket.with_file_name("none.sock");
     stage.list(&none);
     assert!(stage.say(&none).unwrap_err().contains("is not there"));

@@ -75,7 +75,7 @@ fn t2_letters_are_put_in_once_and_in_order() {
     let again = fixture.serve(&[written(1), letter(2), letter(3)]);
     assert_eq!((again.written, again.read), (ids(&[1, 2, 3]), ids(&[])));
     let rows = fixture.rows("m1.json");
-    let texts: Vec<_> = rows.iter().map(|it| it["text"].as_str().unwrap()).collect();
+    let texts: Vec<_> = rows.iter().map(|row| row["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["p2p", "text 1", "text 2", "text 3"]);
     assert_eq!(rows[0]["color"], "red", "what others wrote stays as it is");
     assert!(!fixture.at("m1.json.lock").exists());
@@ -161,7 +161,7 @@ fn t2_what_a_member_left_is_found_and_taken_out() {
         {"from":"m1","text":"c","timestamp":"t","read":false}]"#;
     fixture.put("team-lead.json", text);
     let found = fixture.inboxes.look(LEAD, false).unwrap();
-    let texts: Vec<_> = found.entries.iter().map(|it| it.text.as_str()).collect();
+    let texts: Vec<_> = found.entries.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["b", "c"]);
     fixture.inboxes.take(LEAD, |it| it.text == "b").unwrap();
     assert_eq!(fixture.rows("team-lead.json").len(), 3);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// The first wait: a daemon that was restarted is back that soon.
+/// The first wait: about as long as a restart of the daemon.
 const FIRST_MS: u64 = 50;
-/// No wait is longer, so that a daemon that comes back finds its agents soon.
+/// The longest wait, so that a returning daemon soon has its agents.
 const LONGEST_MS: u64 = 2_000;
 
 /// Doubling waits with jitter, so that a thousand agents do not come back at the same moment.
@@ -33,7 +33,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// D27: whoever has lost its daemon sleeps between two looks, longer and longer.
+    /// D27: an agent without a daemon sleeps between two attempts, longer and longer.
     #[test]
     fn d6_waits_double_from_50_ms_to_two_seconds_with_jitter() {
         let mut backoff = Backoff::default();

@@ -1,4 +1,4 @@
-//! The two codecs of coordd's socket behind one face.
+//! The two codecs of coordd's socket behind one interface.
 
 use proto::frame::{self, FrameDecoder, FrameError};
 use proto::line::{self, LineDecoder, LineError};
@@ -54,7 +54,7 @@ impl Codec {
                 .map_err(|source| CodecError::Frame { source }),
             Self::Lines(decoder) => decoder
                 .next_line()
-                .and_then(|line| line.map(|it| line::decode(&it)).transpose())
+                .and_then(|line| line.map(|line| line::decode(&line)).transpose())
                 .map_err(|source| CodecError::Line { source }),
         }
     }

@@ -22,7 +22,7 @@ use super::codec::Codec;
 
 /// How long coordd may take to answer a preamble and a hello. It answers at once unless it hangs.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Bytes that wait to be written before more is taken. One message may go over it.
+/// Bytes that may wait to be written before more is taken. One message may exceed it.
 const OUT_LEN_MAX: usize = 256 * 1024;
 /// The same for reports, so that there is always room for calls.
 const REPORTS_OUT_LEN_MAX: usize = 64 * 1024;
@@ -95,7 +95,7 @@ async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
     }
 }
 
-/// Connects, and makes sure that the listener is this user's before it is shown a secret.
+/// Connects, and verifies that the listener is this user's before a secret is sent.
 async fn connect(shared: &Shared) -> Result<UnixStream, Ended> {
     let stream = UnixStream::connect(&shared.config.socket)
         .await
@@ -169,8 +169,8 @@ fn take_in(shared: &Shared, codec: &mut Codec) -> Option<Ended> {
     }
 }
 
-/// Puts what is to be sent into the buffer. What was reported before a call comes before it, unless the daemon is slow: then
-/// calls go first.
+/// Fills the send buffer. A report stays before a later call, unless the daemon is slow: then calls
+/// go first.
 fn fill(shared: &Shared, codec: &Codec, out: &mut BytesMut) {
     while out.len() < REPORTS_OUT_LEN_MAX {
         let Some(report) = shared.reports.borrow_mut().next(Instant::now()) else { break };

@@ -6,8 +6,9 @@
 //!   orders <------------------------+                        mail is queued by id, stop and exit are states
 //! ```
 //!
-//! An agent outlives its daemon: a lost connection is made again for as long as it takes, unless a limit is set. The
-//! link knows nothing of conversations; it must never wait for the agent, and the agent waits for it in calls alone.
+//! An agent outlives its daemon: it reconnects for as long as it takes, unless a limit is set. The
+//! link knows nothing of conversations; it must never wait for the agent, and the agent waits for
+//! it in calls alone.
 
 mod backoff;
 mod codec;
@@ -35,11 +36,11 @@ use self::connection::Ended;
 pub(crate) use self::orders::{Delivered, Orders, TerminalOrder};
 use self::reports::Reports;
 
-/// Most calls that wait for an answer: every tool call of one message, its approvals, and a mailbox of
-/// acknowledgements.
+/// Most calls that wait for an answer: every tool call of one message, its approvals, and a mailbox
+/// of acknowledgements.
 const OPEN_CALLS_MAX: usize = 2048;
 
-/// A connection that lived so long was a good one; the next one is tried at once.
+/// A connection that lasted this long resets the back-off.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// Where coordd is, and who is calling.
@@ -50,7 +51,8 @@ pub(crate) struct LinkConfig {
     pub(crate) credentials: Option<Credentials>,
     /// How long to go on without a daemon; without bound when missing (D-7).
     pub(crate) orphan_limit: Option<Duration>,
-    /// Without this folder the session is gone, and the agent with it. A program that joined has none.
+    /// Without this folder the session is gone, and the agent with it. A program that joined has
+    /// none.
     pub(crate) state_dir: Option<PathBuf>,
 }
 
@@ -105,7 +107,7 @@ struct Shared {
 struct Calls {
     last_id: u64,
     open: BTreeMap<u64, OpenCall>,
-    /// The first id that this connection has not sent.
+    /// The first call id that this connection has not sent.
     unsent_from: u64,
 }
 
@@ -133,8 +135,9 @@ impl Link {
         Rc::clone(&self.shared.orders)
     }
 
-    /// Asks coordd for something. The call is open from now on, in the order of the calls, whenever the answer is
-    /// waited for; it is repeated over lost connections. Dropping the future withdraws interest, not the request.
+    /// Asks coordd for something. The call is open from now on, in the order of the calls, whenever
+    /// the answer is waited for; it is repeated over lost connections. Dropping the future
+    /// withdraws interest, not the request.
     pub(crate) fn call(
         &self,
         request: Request,
@@ -150,7 +153,7 @@ impl Link {
         }
     }
 
-    /// Tells coordd something that is repeated until it is answered, and does not wait.
+    /// Sends a call that is repeated until it is answered, without waiting.
     pub(crate) fn post(&self, request: Request) {
         if let Some(error) = self.open(OpenCall { key: None, request, answer: None }) {
             tracing::warn!(%error, "a call was given up");
@@ -164,14 +167,14 @@ impl Link {
         }
     }
 
-    /// Says a piece of the answer that the model is writing.
+    /// Reports a piece of the answer that the model is writing.
     pub(crate) fn delta(&self, text: &str) {
         if self.shared.reports.borrow_mut().push_delta(text, Instant::now()) {
             self.shared.wake.notify_one();
         }
     }
 
-    /// Waits until coordd has welcomed the agent. An error says why it never will.
+    /// Waits until coordd has welcomed the agent. An error means that it never will.
     pub(crate) async fn welcomed(&self) -> Result<(), String> {
         let mut state = self.shared.state.subscribe();
         let Ok(state) = state.wait_for(|it| *it != LinkState::Away).await else {
@@ -192,7 +195,7 @@ impl Link {
         }
     }
 
-    /// Keeps the connection until it is gone for good. Runs beside the agent.
+    /// Keeps the agent connected until coordd ends that for good. Runs beside the agent.
     pub(crate) async fn keep(self) {
         let mut backoff = Backoff::default();
         let mut alone_since = Instant::now();
@@ -216,10 +219,10 @@ impl Link {
                 }
             }
             self.shared.lose();
-            if self.shared.config.orphan_limit.is_some_and(|it| alone_since.elapsed() >= it) {
+            if self.shared.config.orphan_limit.is_some_and(|limit| alone_since.elapsed() >= limit) {
                 return self.give_up("coordd has been away for too long".to_owned());
             }
-            if self.shared.config.state_dir.as_ref().is_some_and(|it| !it.is_dir()) {
+            if self.shared.config.state_dir.as_ref().is_some_and(|state_dir| !state_dir.is_dir()) {
                 return self.give_up("the agent's folder no longer exists".to_owned());
             }
             sleep(backoff.next()).await;
@@ -261,12 +264,13 @@ impl Shared {
         Some(call)
     }
 
-    /// Takes an answer to the one who waits for it.
+    /// Hands an answer to the waiting caller.
     fn answer(&self, reply: Reply) {
         let mut calls = self.calls.borrow_mut();
         let outcome = match reply.outcome {
             Outcome::Ok(response) => Ok(*response),
-            // A daemon that is on its way out has not decided anything: the next one is asked again.
+            // A daemon that is shutting down has decided nothing: the call is repeated to the next
+            // one.
             Outcome::Error(body) if body.code == ErrorCode::ShuttingDown => return,
             Outcome::Error(body) => Err(CallError::Denied(body)),
         };

@@ -1,6 +1,7 @@
-//! What coordd told the agent to do and the agent has not done yet.
+//! Orders of coordd that the agent has not carried out yet.
 //!
-//! Mail is a queue, each message once. Stop and interrupt are states, so that they never wait behind mail.
+//! Mail is a queue, each message once. Stop and interrupt are states, so that they never wait
+//! behind mail.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,16 +11,18 @@ use proto::entry::Origin;
 use proto::screen::Size;
 use tokio::sync::{Notify, watch};
 
-/// Most messages that wait for the agent. coordd keeps at most 1,000 for one receiver and hands all of them over on a new
-/// connection. When those turn out to be acknowledged already, as many others may follow before the agent looks.
+/// Most messages that wait for the agent. coordd keeps at most 1,000 for one receiver and hands all
+/// of them over on a new connection. When those turn out to be acknowledged already, as many others
+/// may follow before the agent looks.
 const MAIL_MAX: usize = 2_100;
 
-/// Most messages that enter the conversation together, and most bytes of them: two of the longest. The rest follows at the
-/// next tool round.
+/// Most messages that enter the conversation together, and most bytes of them: two of the longest.
+/// The rest follows at the next tool round.
 const TAKEN_MAX: usize = 100;
 const TAKEN_LEN_MAX: usize = 512 * 1024;
 
-/// Bytes of what is typed and waits for the terminal: it is taken at once, unless the process hangs.
+/// Bytes of what is typed and waits for the terminal: it is taken at once, unless the process
+/// hangs.
 const TERMINAL_LEN_MAX: usize = 4 * 1024 * 1024;
 
 /// A message that was handed over.
@@ -80,7 +83,8 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Takes an order in. False when there is no room: the connection is then given up, and the message comes again.
+    /// Takes an order in. False when there is no room: the connection is then given up, and the
+    /// message comes again.
     pub(super) fn push(&self, order: Order) -> bool {
         match order {
             Order::Deliver { message, origin, text, shutdown } => {
@@ -107,7 +111,7 @@ impl Orders {
         true
     }
 
-    /// False when there is no room: whoever types that much has to wait for the next connection.
+    /// False when there is no room: more input has to wait for the next connection.
     fn push_terminal(&self, order: TerminalOrder) -> bool {
         let mut queue = self.terminal.borrow_mut();
         let waiting: usize = queue.iter().map(TerminalOrder::len).sum();
@@ -119,7 +123,8 @@ impl Orders {
         true
     }
 
-    /// The next order for a terminal. One waits at a time, and nothing is lost when the waiting is given up.
+    /// The next order for a terminal. One waits at a time, and nothing is lost when the waiting is
+    /// given up.
     pub(crate) async fn terminal(&self) -> TerminalOrder {
         loop {
             let next = self.terminal.borrow_mut().pop_front();
@@ -130,11 +135,11 @@ impl Orders {
         }
     }
 
-    /// A new connection was made: all that is not acknowledged comes again on it. Without this, what came on the last one would
-    /// fill the room, and each connection would be given up before it carried anything.
+    /// A new connection: all unacknowledged mail comes again on it. Without this, the mail of the
+    /// last connection would fill the queue, and each new connection would be dropped at once.
     pub(super) fn begin_again(&self) {
         self.mail.borrow_mut().clear();
-        // Whoever looks is told on the new connection.
+        // Viewers are told on the new connection.
         self.terminal.borrow_mut().push_back(TerminalOrder::Shown(false));
         self.terminal_changed.notify_one();
     }
@@ -146,7 +151,7 @@ impl Orders {
         });
     }
 
-    /// What waits, in its order, as much as fits into one turn.
+    /// The waiting mail, in order, as much as fits into one turn.
     pub(crate) fn take_mail(&self) -> Vec<Delivered> {
         let mut mail = self.mail.borrow_mut();
         let mut len = 0;
@@ -159,7 +164,7 @@ impl Orders {
         mail.drain(..count).collect()
     }
 
-    /// Gives back what was taken and did not enter the conversation.
+    /// Puts taken mail back that did not enter the conversation.
     pub(crate) fn put_back(&self, taken: Vec<Delivered>) {
         let mut mail = self.mail.borrow_mut();
         for it in taken.into_iter().rev() {
@@ -218,8 +223,8 @@ mod tests {
         Order::Deliver { message: format!("m{number}"), origin, text, shutdown: false }
     }
 
-    /// rel-17: an agent that is busy for long, while connections come and go, always has room for a full mailbox and the
-    /// next one.
+    /// rel-17: an agent that is busy for long, while connections come and go, always has room for a
+    /// full mailbox and the next one.
     #[test]
     fn m4_a_mailbox_that_comes_again_on_each_connection_has_room() {
         let orders = Orders::default();

@@ -1,4 +1,5 @@
-//! What the agent says about its work, on its way out. All of it may be lost; none of it may grow without bound.
+//! Reports about the agent's work, on their way out. They may be dropped, and must not grow without
+//! bound.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use tokio::time::Instant;
 const REPORTS_MAX: usize = 256;
 /// Longest piece of an answer that waits for its turn.
 const DELTA_LEN_MAX: usize = 64 * 1024;
-/// Pieces of an answer are put together and sent at most so often: faster than anybody reads.
+/// The shortest time between two pieces of an answer; pieces in between are joined. Faster than
+/// people read.
 const DELTA_EVERY: Duration = Duration::from_millis(30);
 
 /// Reports that wait.
@@ -54,7 +56,7 @@ impl Reports {
         true
     }
 
-    /// Takes a piece of an answer. True when it has to be planned for.
+    /// Takes a piece of an answer. True when a send has to be scheduled.
     pub(super) fn push_delta(&mut self, text: &str, now: Instant) -> bool {
         if !self.open || self.delta.len() + text.len() > DELTA_LEN_MAX {
             return false;
@@ -63,7 +65,7 @@ impl Reports {
         if self.delta_due.is_some() {
             return false;
         }
-        self.delta_due = Some(self.delta_last.map_or(now, |it| (it + DELTA_EVERY).max(now)));
+        self.delta_due = Some(self.delta_last.map_or(now, |last| (last + DELTA_EVERY).max(now)));
         true
     }
 
@@ -74,7 +76,7 @@ impl Reports {
 
     /// The next report to send now.
     pub(super) fn next(&mut self, now: Instant) -> Option<Report> {
-        if self.queue.is_empty() && self.delta_due.is_some_and(|it| it <= now) {
+        if self.queue.is_empty() && self.delta_due.is_some_and(|due| due <= now) {
             self.flush_delta(now);
         }
         self.queue.pop_front()

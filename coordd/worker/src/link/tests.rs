@@ -98,7 +98,8 @@ async fn d6_open_calls_are_repeated_in_order_with_their_keys_after_a_loss() {
         peer.until_acknowledged(1).await;
         peer.reply(calls[0].id, Response::Done {}).await;
         first.await.unwrap();
-        // It dies before it answers the second one; what it answered or nobody waits for any more is not asked again.
+        // It dies before it answers the second one; what it answered or nobody waits for any more
+        // is not asked again.
         drop(link.call(send("given up"), Some("k3".to_owned())));
         drop(peer);
         let mut peer = daemon.welcome().await;

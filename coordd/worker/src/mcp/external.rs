@@ -1,11 +1,13 @@
-//! `coordd-worker --mcp`: makes the program that started it an agent of a session, and serves that agent's tools to it by MCP on
-//! stdin and stdout. `coordctl mcp` has found or made the session and becomes this process.
+//! `coordd-worker --mcp`: makes the program that started it an agent of a session, and serves that
+//! agent's tools to it by MCP on stdin and stdout. `coordctl mcp` has found or made the session and
+//! becomes this process.
 //!
 //! ```text
 //!   connect as the user --join--> credentials --connect as the agent--> serve --client leaves, or a stop--> end
 //! ```
 //!
-//! The daemon knows the agent by this process. It may go and come back meanwhile: calls are repeated until they are answered.
+//! The daemon knows the agent by this process. It may go and come back meanwhile: calls are
+//! repeated until they are answered.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ const PEER: &str = include_str!("../../prompts/mcp-peer.md");
 
 /// How long the daemon may take to answer the first time. `coordctl` has just spoken to it.
 const JOIN_MAX: Duration = Duration::from_secs(15);
-/// How long the place of a client that has just ended may still be taken.
+/// How long the place of a client that has just exited may still be taken.
 const TAKEN_MAX: Duration = Duration::from_secs(3);
 /// Between two tries.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -53,7 +55,7 @@ pub(crate) enum ExternalError {
         #[source]
         source: CallError,
     },
-    #[error("coordd does not answer at {}: see `coordctl doctor`", socket.display())]
+    #[error("coordd does not answer at {}: run `coordctl doctor`", socket.display())]
     Silent { socket: PathBuf },
     #[error(
         "coordd answered with something else than was asked for: it is of another version; run `coordctl daemon restart`"
@@ -74,7 +76,7 @@ pub(crate) enum ExternalError {
         #[source]
         source: ServeError,
     },
-    #[error("coordd wants no more of this client: {reason}. Start the client again to join anew")]
+    #[error("coordd ended this client's connection: {reason}. Restart the client to join again")]
     Gone { reason: String },
 }
 
@@ -206,7 +208,7 @@ async fn join(asked: &Asked) -> Result<Joined, ExternalError> {
                 break Ok(Joined { credentials, role, mode: session.mode, simple_tools });
             }
             Ok(_) => break Err(ExternalError::Unexpected),
-            // The client that was the agent has ended a moment ago, and coordd is about to know.
+            // The client that held this place has just exited, and coordd is about to notice.
             Err(CallError::Denied(body))
                 if body.code == ErrorCode::Exists && Instant::now() < deadline =>
             {

@@ -1,12 +1,13 @@
-//! The mailbox of who cannot be written to: the tool `WaitForMessages` (L-4).
+//! The mailbox of a client that cannot be interrupted: the tool `WaitForMessages` (L-4).
 //!
 //! ```text
 //!   orders --mail--> taken --answer written to the client--> acknowledged
 //!                       \--answer never written--> back, for the next call
 //! ```
 //!
-//! A message is acknowledged only when it was handed to the client, so that a client that dies before gets it again when it is
-//! back. It is handed over once to each process: what comes again on a new connection is known by its id.
+//! A message is acknowledged only when it was handed to the client, so that a client that dies
+//! before gets it again. It is handed over once to each process: repeats on a new connection are
+//! recognised by id.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -35,22 +36,23 @@ pub(super) const NAME: &str = "WaitForMessages";
 
 const DESCRIPTION: &str = include_str!("../../prompts/tools/WaitForMessages.md");
 
-/// How long a call waits that does not say: less than the minute after which the first clients give a call up.
+/// The default wait: less than the minute after which some clients give up a call.
 const WAIT_DEFAULT_S: u64 = 50;
 /// How long a call may wait.
 const WAIT_MAX_S: u64 = 3_600;
 
-/// Bytes of messages in one answer, and of one message in it: clients refuse results of more than 25,000 tokens.
+/// Bytes of messages in one answer, and of one message in it: clients refuse results of more than
+/// 25,000 tokens.
 const ANSWER_LEN_MAX: usize = 64 * 1024;
 
-/// Ids that are remembered as handed over. The daemon hands at most 1,000 messages over on one connection, and each of those at
-/// most twice: then it has had the acknowledgement.
+/// Ids that are remembered as handed over. The daemon hands at most 1,000 messages over on one
+/// connection, and each of those at most twice: then it has had the acknowledgement.
 const HANDED_MAX: usize = 4_096;
 
 /// How long the last acknowledgements may take when the client has gone.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(2);
 
-/// What waits for the client, and what it has got.
+/// Messages that wait for the client, and those that it has got.
 pub(super) struct Mailbox {
     link: Link,
     orders: Rc<Orders>,
@@ -246,7 +248,7 @@ fn schema() -> Value {
                 "type": "integer",
                 "minimum": 0,
                 "maximum": WAIT_MAX_S,
-                "description": format!("How long to wait, {WAIT_DEFAULT_S} when missing. Longer than your client waits for a tool is no use.")
+                "description": format!("How long to wait, {WAIT_DEFAULT_S} by default. Longer than your client waits for a tool is no use.")
             }
         },
         "additionalProperties": false
@@ -255,12 +257,12 @@ fn schema() -> Value {
 
 fn nothing(wait_s: u64) -> Answer {
     let text = format!(
-        "Nothing came within {wait_s} s. Workers may still be at work: call {NAME} again when you have nothing else to do."
+        "Nothing came within {wait_s} s. Workers may still be working: call {NAME} again when you have nothing else to do."
     );
     ToolOutput::ok(text).into()
 }
 
-/// What it takes in an answer. A notification's words are in itself.
+/// The bytes of a message in an answer. A notification holds its own words.
 fn text_len(mail: &Delivered) -> usize {
     match &mail.origin {
         Origin::Notification { notification } => mail.text.len().max(notification.result.len()),
@@ -270,7 +272,7 @@ fn text_len(mail: &Delivered) -> usize {
     }
 }
 
-/// A message as long as a client takes it. What is cut is said, and where the rest is.
+/// A message cut to what clients take, with a note where the rest is.
 fn shortened(mail: &Delivered) -> Delivered {
     let mut mail = mail.clone();
     if text_len(&mail) <= ANSWER_LEN_MAX {

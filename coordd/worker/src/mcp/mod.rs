@@ -1,12 +1,14 @@
-//! A server of the Model Context Protocol: coordd's tools for programs that are no agent process of ours.
+//! A server of the Model Context Protocol: coordd's tools for programs that are no agent process of
+//! ours.
 //!
 //! ```text
 //!   client --JSON lines--> transport --> server --> backend (whose tools they are, what a call does)
 //!                             \<-- answer <---------/   \<-- "written", once the answer is on its way
 //! ```
 //!
-//! Lines, protocol versions and cancelling are rmcp's; here are the bounds. Nothing in this folder knows what a tool does or who
-//! may call it: that is the backend's, and behind it the daemon's. What goes to the client is protocol alone; logs go to stderr.
+//! Lines, protocol versions and cancelling are rmcp's; here are the bounds. Nothing in this folder
+//! knows what a tool does or who may call it: that is the backend's, and behind it the daemon's.
+//! What goes to the client is protocol alone; logs go to stderr.
 
 mod mailbox;
 mod requests;
@@ -48,7 +50,8 @@ pub(crate) struct Call {
     pub(crate) tool: String,
     /// An object.
     pub(crate) input: Value,
-    /// The client has closed its end. What is in work is answered for a few seconds more; who only waits stops waiting.
+    /// The client has closed its end. Calls in progress get some seconds more; calls that only wait
+    /// end at once.
     #[allow(dead_code, reason = "for backends whose calls wait for messages")]
     pub(crate) closing: CancellationToken,
 }
@@ -82,7 +85,8 @@ pub(crate) enum ServeError {
     },
 }
 
-/// Serves one client until it closes its end. It must run in a `LocalSet`. Dropping it ends the service and the calls in it.
+/// Serves one client until it closes its end. It must run in a `LocalSet`. Dropping it ends the
+/// service and the calls in it.
 pub(crate) async fn serve<R, W>(
     read: R,
     write: W,

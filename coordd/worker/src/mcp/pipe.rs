@@ -1,6 +1,8 @@
-//! `coordd-worker --mcp-pipe SOCKET`: what a client that can only start programs uses to reach a server behind a socket.
+//! `coordd-worker --mcp-pipe SOCKET`: what a client that can only start programs uses to reach a
+//! server behind a socket.
 //!
-//! It copies bytes both ways and understands none of them. It holds no identity: who the caller is follows from who listens.
+//! It copies bytes both ways and understands none of them. It has no identity of its own: the
+//! listener's agent is the caller.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,7 @@ use tokio::net::UnixStream;
 /// Why nothing is copied any more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PipeError {
-    #[error("cannot connect to {}: the agent that listens there has ended; start it again", path.display())]
+    #[error("cannot connect to {}: the agent that listened there has exited; start it again", path.display())]
     Connect {
         path: PathBuf,
         #[source]
@@ -23,7 +25,8 @@ pub(crate) enum PipeError {
     },
 }
 
-/// Copies until the server ends the connection. When the client ends first, the server is told so and may finish its answers.
+/// Copies until the server ends the connection. When the client ends first, the server is told so
+/// and may finish its answers.
 pub(crate) async fn run<R, W>(socket: &Path, mut input: R, mut output: W) -> Result<(), PipeError>
 where
     R: AsyncRead + Unpin,

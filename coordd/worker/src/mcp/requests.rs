@@ -1,6 +1,7 @@
 //! The tools of a role as requests to coordd, for a client that is the model's side of an agent.
 //!
-//! The connection is the agent's own, so coordd judges each call by the role of that agent; nothing is decided here.
+//! The connection is the agent's own, so coordd judges each call by the role of that agent; nothing
+//! is decided here.
 
 use std::cell::Cell;
 
@@ -19,7 +20,8 @@ pub(crate) struct Requests {
     role: Role,
     definitions: Vec<Definition>,
     instructions: String,
-    /// Keys must differ from those of other servers of this agent, in this process and in earlier ones.
+    /// Keys must differ from those of other servers of this agent, in this process and in earlier
+    /// ones.
     key_prefix: String,
     calls_before: Cell<u64>,
 }

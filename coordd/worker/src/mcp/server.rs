@@ -1,4 +1,5 @@
-//! Between rmcp's requests and a backend: which protocol versions, which methods, how many calls at once.
+//! Between rmcp's requests and a backend: which protocol versions, which methods, how many calls at
+//! once.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -23,7 +24,8 @@ use crate::tools::ToolOutput;
 /// Calls that one client may have open: every tool call of one message of a model.
 const CALLS_OPEN_MAX: usize = 64;
 
-/// The newest version served. The one after it has no handshake, and every client that speaks it falls back to this one.
+/// The newest version served. The one after it has no handshake, and every client that speaks it
+/// falls back to this one.
 const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
 /// The server for one client.
@@ -131,7 +133,7 @@ impl<B: Backend> ServerHandler for Server<B> {
         cancelled: CancelledNotificationParam,
         _context: NotificationContext<RoleServer>,
     ) {
-        // Where the answer was ready already: it is not sent any more.
+        // The answer was ready already, but it is no longer sent.
         if let Some(id) = cancelled.request_id {
             self.written.forget(&id);
         }

@@ -26,8 +26,8 @@ use crate::link::{Link, LinkConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Its tools: `echo` gives its input back, `wait` ends when told to or when the client leaves, `mail` wants to know what became
-/// of its answer.
+/// Its tools: `echo` gives its input back, `wait` ends when told to or when the client leaves,
+/// `mail` wants to know what became of its answer.
 #[derive(Default)]
 struct Fixture {
     release: Notify,
@@ -192,7 +192,7 @@ async fn l4_a_client_of_another_make_lists_and_calls() {
         let served = spawn_local(serve(read, write, Rc::new(Shared(fixture))));
         let client = ().serve(ours).await.unwrap();
         let tools = client.list_all_tools().await.unwrap();
-        let names: Vec<_> = tools.iter().map(|it| it.name.as_ref()).collect();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(names, ["echo", "mail", "wait"]);
         assert_eq!(tools[0].description.as_deref(), Some("what echo does"));
         let input = json!({ "a": [1, "b"] }).as_object().unwrap().clone();
@@ -217,8 +217,8 @@ async fn l4_every_recorded_client_is_served() {
     for name in ["2.1.332", "inspector-2.12.0", "gemini-0.61.0"] {
         let file = format!("{}/../../tests/data/cli/{name}/mcp.jsonl", env!("CARGO_MANIFEST_DIR"));
         let recorded = std::fs::read_to_string(file).unwrap();
-        let lines = recorded.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
-        let lines = lines.filter_map(|it| it.get("mcp").cloned());
+        let lines = recorded.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines = lines.filter_map(|line| line.get("mcp").cloned());
         local(async {
             let mut raw = Raw::new();
             let mut called = 0;
@@ -240,7 +240,8 @@ async fn l4_every_recorded_client_is_served() {
                         assert_eq!(result["content"][0]["text"], input, "{name}: {answer}");
                         called += 1;
                     }
-                    // The next version of the protocol. Whoever asks goes on with one that both know.
+                    // The next version of the protocol. The client continues with one that both
+                    // know.
                     "server/discover" => assert!(answer["error"].is_object(), "{name}: {answer}"),
                     other => panic!("{name}: nobody has said yet what becomes of {other}"),
                 }
@@ -403,7 +404,8 @@ async fn l4_answers_that_nobody_reads_are_bounded() {
     .await;
 }
 
-/// C-1: the tools of a role, as requests of the agent whose connection it is; a repeated one has the same key.
+/// C-1: the tools of a role, as requests of the agent whose connection it is; a repeated one has
+/// the same key.
 #[tokio::test]
 async fn c1_a_call_is_a_request_of_the_agent() {
     local(async {
@@ -427,7 +429,7 @@ async fn c1_a_call_is_a_request_of_the_agent() {
         spawn_local(serve(read, write, Rc::new(backend)));
         let client = ().serve(ours).await.unwrap();
         let tools = client.list_all_tools().await.unwrap();
-        let names: Vec<_> = tools.iter().map(|it| it.name.as_ref()).collect();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         let expected = [
             "Agent",
             "ListPeers",
@@ -446,7 +448,7 @@ async fn c1_a_call_is_a_request_of_the_agent() {
             let mut peer = daemon.welcome().await;
             let again = peer.call().await;
             assert_eq!((&first.key, &first.request), (&again.key, &again.request));
-            assert!(again.key.as_ref().is_some_and(|it| it.starts_with("mcp-")));
+            assert!(again.key.as_ref().is_some_and(|key| key.starts_with("mcp-")));
             assert_eq!(again.request, Request::AgentStop { agent: "look".into() });
             peer.reply(again.id, Response::Stopped { agents: vec!["look".into()], bounced: 0 })
                 .await;
@@ -493,5 +495,7 @@ async fn l4_the_pipe_copies_both_ways_until_the_server_ends() {
 async fn l4_a_pipe_to_nobody_says_what_to_do() {
     let (stdin, stdout) = (tokio::io::empty(), tokio::io::sink());
     let error = pipe::run(std::path::Path::new("/nonexistent/s"), stdin, stdout).await.unwrap_err();
-    assert!(error.to_string().ends_with("the agent that listens there has ended; start it again"));
+    assert!(
+        error.to_string().ends_with("the agent that listened there has exited; start it again")
+    );
 }

@@ -1,5 +1,5 @@
-//! rmcp's transport of lines, with what it lacks: a bound for answers that the client does not read, and word that an answer was
-//! written. It must not look into what a message says.
+//! rmcp's transport of lines, with what it lacks: a bound for answers that the client does not
+//! read, and word that an answer was written. It must not look into what a message says.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +12,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Longest line from a client: the longest message, with every byte of it escaped. A longer one is passed over with a warning.
+/// Longest line from a client: the longest message, with every byte of it escaped. A longer one is
+/// passed over with a warning.
 const LINE_LEN_MAX: usize = 2 * 1024 * 1024;
 
 /// Answers that wait for a client to read them. With more, nothing is read from it.
 const UNREAD_MAX: usize = 128;
 
-/// Who wants to know that the answer to a request was written. Filled and emptied by calls alone, so bounded by those.
+/// Callbacks for written answers, by request. Bounded by the number of open calls.
 #[derive(Clone, Default)]
 pub(super) struct Written(Arc<Mutex<HashMap<RequestId, oneshot::Sender<()>>>>);
 
@@ -47,7 +48,8 @@ impl Written {
 /// One client's lines.
 pub(super) struct Lines<R: AsyncRead, W: AsyncWrite> {
     inner: AsyncRwTransport<RoleServer, R, W>,
-    /// The handshake has begun. What is no request and comes before it is passed over: it would end the service.
+    /// Whether the handshake has begun. Notifications before it are ignored, because they would end
+    /// the service.
     begun: bool,
     unread: Arc<watch::Sender<usize>>,
     written: Written,

@@ -10,13 +10,13 @@ use super::assembly::{AnswerTooLong, Assembly};
 use super::client::Progress;
 use super::{Block, OnDelta, Request, Role, Stop, ToolChoice, Turn, Usage};
 
-/// The last user turns that get a cache mark: the newest, and the one before it, so that a turn with
-/// very many blocks still finds the earlier prefix. With the system prompt and the tools this makes
-/// four, which is all that the API takes.
+/// The last user turns that get a cache mark: the newest, and the one before it, so that a turn
+/// with very many blocks still finds the earlier prefix. With the system prompt and the tools this
+/// makes four, which is all that the API takes.
 const MARKED_TURNS: usize = 2;
 
-/// Writes the body of `POST /v1/messages`. `official` is Anthropic's own address: other servers pass over a choice that
-/// names its tool, so they are offered that tool alone.
+/// Writes the body of `POST /v1/messages`. `official` is Anthropic's own address: other servers
+/// pass over a choice that names its tool, so they are offered that tool alone.
 pub(super) fn encode(
     request: &Request,
     model: &str,

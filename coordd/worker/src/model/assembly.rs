@@ -1,6 +1,6 @@
 //! Puts an answer together from its deltas, whatever dialect they came in.
 //!
-//! It decides what a broken answer is worth: text stays, a tool call stays if it is complete.
+//! It decides what is kept of a broken answer: its text, and complete tool calls.
 
 use serde_json::{Map, Value};
 
@@ -8,11 +8,12 @@ use super::{Answer, Block, Delta, OnDelta, Stop, Usage};
 
 /// Blocks of one answer. Models write a few dozen at most.
 const PARTS_MAX: usize = 512;
-/// Text and tool input of one answer: far above any output limit, far below what hurts the process.
+/// The most bytes of text and tool input in one answer: far above any output limit, and harmless to
+/// the process.
 const ANSWER_LEN_MAX: usize = 8 * 1024 * 1024;
 
-/// The field that carries tool input which is not a JSON object. No tool knows it, so the tool's own
-/// check tells the model what is wrong.
+/// The field that carries tool input which is not a JSON object. No tool knows it, so the tool's
+/// own check tells the model what is wrong.
 const UNPARSED: &str = "unparsed_arguments";
 
 /// The answer grew past its bound.

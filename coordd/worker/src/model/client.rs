@@ -1,4 +1,4 @@
-//! The client: one question, as many tries as it takes and is allowed, one answer.
+//! The client: one request, retries within limits, one answer.
 //!
 //! The HTTP client and the rehearsal server are made at the first question and can be let go
 //! between questions, so that an idle agent holds neither.
@@ -96,8 +96,8 @@ impl Client {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Live::default();
     }
 
-    /// Asks and waits for the whole answer; what can be shown meanwhile goes to `on_delta`. Dropping
-    /// the future ends the request.
+    /// Asks and waits for the whole answer; what can be shown meanwhile goes to `on_delta`.
+    /// Dropping the future ends the request.
     pub(crate) async fn answer(
         &self,
         request: &Request,
@@ -113,7 +113,8 @@ impl Client {
         let mut tally = Tally::default();
         loop {
             tally.tries += 1;
-            // On the heap: the states of an exchange are large, and this future is part of the loop's.
+            // On the heap: the states of an exchange are large, and this future is part of the
+            // loop's.
             let attempt = Box::pin(self.attempt(&ready, body.clone(), on_delta));
             let (error, told_ms) = match attempt.await {
                 Ok(answer) => return Ok(answer),

@@ -1,4 +1,4 @@
-//! Where a provider is and what opens it: base URL and key, from the choice and the environment.
+//! A provider's endpoint: base URL and key, from the session's choice and the environment.
 
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};

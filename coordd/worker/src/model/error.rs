@@ -1,4 +1,4 @@
-//! What can go wrong with a model, in the three classes of W-8, each with what to do about it.
+//! Errors of a model, in the three classes of W-8, each with what to do about it.
 
 use std::io;
 
@@ -27,14 +27,16 @@ pub(crate) enum ModelError {
     KeyMalformed { variable: &'static str },
     #[error("the key was refused by {url} (HTTP {status}{said}): check {variables}")]
     KeyRefused { url: String, status: u16, said: String, variables: &'static str },
-    #[error("no model is named: give --model, set it in the configuration or in the environment")]
+    #[error(
+        "no model is configured: give --model, or set one in the configuration or the environment"
+    )]
     ModelMissing,
     #[error(
         "{url} does not know the model `{model}` (HTTP 404{said}): check the model's name and \
          {base_variable}"
     )]
     ModelUnknown { url: String, model: String, said: String, base_variable: &'static str },
-    #[error("the base URL `{given}` cannot be used ({problem}): check {base_variable}")]
+    #[error("the base URL `{given}` is not valid ({problem}): check {base_variable}")]
     BadBaseUrl { given: String, problem: String, base_variable: &'static str },
     #[error(
         "cannot reach the model at {url} (tried {tries} times): check that a server runs there, the \
@@ -48,11 +50,11 @@ pub(crate) enum ModelError {
         source: reqwest::Error,
     },
     #[error(
-        "the model at {url} is overloaded or limits the rate (HTTP {status}{said}; tried {tries} \
+        "the model at {url} is overloaded or limits requests (HTTP {status}{said}; tried {tries} \
          times): try again later"
     )]
     Busy { url: String, status: u16, said: String, told_ms: Option<u64>, tries: u32 },
-    #[error("the answer of {url} broke off ({problem}; tried {tries} times): try again")]
+    #[error("the answer of {url} was cut off ({problem}; tried {tries} times): try again")]
     Broken { url: String, problem: String, tries: u32 },
     #[error("the conversation is too long for the model ({said}): shorten it, or start a new one")]
     ContextTooLong { said: String },
@@ -119,7 +121,7 @@ impl ModelError {
         line
     }
 
-    /// How many times it was tried, once that is known.
+    /// The number of tries, once that is known.
     pub(super) fn after_tries(mut self, count: u32) -> Self {
         if let Self::Unreachable { tries, .. }
         | Self::Busy { tries, .. }
@@ -130,16 +132,16 @@ impl ModelError {
         self
     }
 
-    /// What to tell somebody who watches the wait.
+    /// The text for people who watch the wait.
     pub(super) fn why_waiting(&self) -> String {
         if let Self::Busy { status, said, .. } = self {
-            return format!("the model is overloaded or limits the rate (HTTP {status}{said})");
+            return format!("the model is overloaded or limits requests (HTTP {status}{said})");
         }
         if let Self::Unreachable { url, .. } = self {
             return format!("cannot reach the model at {url}");
         }
         if let Self::Broken { problem, .. } = self {
-            return format!("the answer broke off ({problem})");
+            return format!("the answer was cut off ({problem})");
         }
         self.to_string()
     }

@@ -143,7 +143,7 @@ fn not_a_model(endpoint: &Endpoint, problem: String) -> ModelError {
     }
 }
 
-/// What an error's status and words mean. An error in the middle of a stream comes here too, with
+/// Classifies an error by status and text. An error in the middle of a stream comes here too, with
 /// the status that it would have had.
 pub(super) fn judge(
     endpoint: &Endpoint,
@@ -192,7 +192,8 @@ pub(super) fn judge(
 
 /// How long the server asks to wait.
 fn told_ms(headers: &HeaderMap) -> Option<u64> {
-    let in_ms = header(headers, "retry-after-ms").and_then(|it| it.trim().parse::<u64>().ok());
+    let in_ms =
+        header(headers, "retry-after-ms").and_then(|header| header.trim().parse::<u64>().ok());
     in_ms.or_else(|| retry_after_ms(&header(headers, "retry-after")?, Timestamp::now()))
 }
 
@@ -213,7 +214,9 @@ impl Said {
     pub(super) fn from_value(endpoint: &Endpoint, value: &Value) -> Self {
         let error = value.get("error").unwrap_or(value);
         let word = |name: &str| {
-            error.get(name).map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned))
+            error
+                .get(name)
+                .map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned))
         };
         let kind = [word("type"), word("code")].into_iter().flatten().collect::<Vec<_>>().join(" ");
         let message = error
@@ -263,14 +266,15 @@ impl Said {
             "exceed context limit",
         ];
         let message = self.message.to_lowercase();
-        kinds.iter().any(|it| self.kind.contains(it)) || words.iter().any(|it| message.contains(it))
+        kinds.iter().any(|kind| self.kind.contains(kind))
+            || words.iter().any(|word| message.contains(word))
     }
 }
 
 /// One line without control characters, not longer than `len_max` characters.
 fn clean(text: &str, len_max: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut out: String = words.chars().filter(|it| !it.is_control()).take(len_max).collect();
+    let mut out: String = words.chars().filter(|c| !c.is_control()).take(len_max).collect();
     if out.len() < words.len() && out.chars().count() == len_max {
         out.push('…');
     }
@@ -324,8 +328,8 @@ fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() { "timed out".to_owned() } else { "the connection closed".to_owned() }
 }
 
-/// Gives whole lines on, and counts, so that no stream and no line is endless. The parser behind it
-/// starts each unfinished line again with every piece, which would take long for a long line.
+/// Passes on whole lines, and bounds lines and streams. The parser behind it scans an unfinished
+/// line again with every piece, which would be slow for a long line.
 #[derive(Default)]
 struct Lines {
     unfinished: Vec<u8>,

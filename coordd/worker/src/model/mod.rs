@@ -7,8 +7,9 @@
 //!                   +-- rehearsal: a scripted model behind the same HTTP path
 //! ```
 //!
-//! A request is whole: nothing is remembered between two calls, so a restarted agent goes on from its
-//! transcript. This module knows no tool, no transcript and no daemon, and it never shows a key.
+//! A request is whole: nothing is remembered between two calls, so a restarted agent goes on from
+//! its transcript. This module knows no tool, no transcript and no daemon, and it never shows a
+//! key.
 
 mod anthropic;
 mod assembly;
@@ -159,8 +160,8 @@ pub(crate) struct Usage {
     pub(crate) cache_write: u64,
 }
 
-/// What can be shown while an answer comes in. After [`Delta::Waiting`] the answer starts over; only
-/// what led to no block at all was shown before it.
+/// What can be shown while an answer comes in. After [`Delta::Waiting`] the answer starts over;
+/// only what led to no block at all was shown before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delta<'a> {
     Text(&'a str),

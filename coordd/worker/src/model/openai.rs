@@ -347,7 +347,8 @@ struct PromptDetails {
 
 impl From<WireUsage> for Usage {
     fn from(wire: WireUsage) -> Self {
-        let cache_read = wire.prompt_tokens_details.and_then(|it| it.cached_tokens).unwrap_or(0);
+        let cache_read =
+            wire.prompt_tokens_details.and_then(|detail| detail.cached_tokens).unwrap_or(0);
         let prompt = wire.prompt_tokens.unwrap_or(0);
         Self {
             input: prompt.saturating_sub(cache_read),

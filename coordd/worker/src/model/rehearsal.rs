@@ -1,12 +1,12 @@
-//! The rehearsal model (R-6): answers from a script, over real HTTP, to the same client that talks to
-//! a provider. It says plainly that it is a script.
+//! The rehearsal model (R-6): answers from a script, over real HTTP, to the same client that talks
+//! to a provider. It says plainly that it is a script.
 //!
 //! ```text
 //!   client -> POST /v1/messages -> server -> conversation (what was said) -> respond (script) -> sse
 //! ```
 //!
-//! It is stateless: which step comes next follows from the request alone, so an agent that was killed
-//! goes on at the right step. The one exception is an error with `times`, which counts.
+//! It is stateless: which step comes next follows from the request alone, so an agent that was
+//! killed goes on at the right step. The one exception is an error with `times`, which counts.
 //!
 //! # The script
 //!
@@ -22,10 +22,10 @@
 //! ```
 //!
 //! The first agent whose `when` fits is used. A step can also have `stop`, `usage`, `pause_ms`, and
-//! `error` (`status`, `message`, `retry_after_s`, `times`). `needs` are names of workers; a step waits
-//! for the notification of each worker's newest run. Its own `waiting_text` is said when it begins to
-//! wait, as a plain text; after that it says for whom it still waits. Texts and tool input are templates, see
-//! [`template`].
+//! `error` (`status`, `message`, `retry_after_s`, `times`). `needs` are names of workers; a step
+//! waits for the notification of each worker's newest run. Its own `waiting_text` is said when it
+//! begins to wait, as a plain text; after that it says for whom it still waits. Texts and tool
+//! input are templates, see [`template`].
 
 mod conversation;
 mod respond;

@@ -12,8 +12,8 @@ pub(super) struct Policy {
     pub(super) cap_ms: u64,
     /// Requests in all, for one answer.
     pub(super) tries_max: u32,
-    /// The same where nobody answers: that is more often a wrong address than a short outage, and a
-    /// person waits for the message.
+    /// The limit when nobody answers at all: that is more often a wrong address than a short
+    /// outage, and a person waits for the error.
     pub(super) unreachable_tries_max: u32,
     /// All waits of one answer together.
     pub(super) total_ms: u64,
@@ -36,8 +36,8 @@ pub(super) struct Tally {
 }
 
 impl Policy {
-    /// The wait before the next try, or `None` to give up. `random` is any number: it spreads agents
-    /// that were turned away at the same moment.
+    /// The wait before the next try, or `None` to give up. `random` is any number: it spreads
+    /// agents that were turned away at the same moment.
     pub(super) fn wait_ms(
         &self,
         tally: Tally,

@@ -1,4 +1,4 @@
-//! coordd's answers as texts for the model. They say what happened and nothing about what will come of it.
+//! coordd's answers as texts for the model. They report what happened, and predict nothing.
 
 use std::fmt::Write as _;
 

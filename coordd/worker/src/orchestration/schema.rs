@@ -1,4 +1,4 @@
-//! What the model is told about the tools of a lead. Only what works is offered.
+//! The schemas of a lead's tools. Only what works is offered.
 
 use std::fmt::Write as _;
 
@@ -104,7 +104,8 @@ pub(super) fn schema(verb: Verb, audience: Audience<'_>) -> Value {
 }
 
 fn agent(audience: Audience<'_>) -> Value {
-    let types: Vec<&str> = audience.definitions.iter().map(|it| it.name.as_str()).collect();
+    let types: Vec<&str> =
+        audience.definitions.iter().map(|definition| definition.name.as_str()).collect();
     let background = match audience.role {
         Role::Coordinator => "Workers always run in the background.",
         Role::Lead | Role::Worker | Role::Peer => {

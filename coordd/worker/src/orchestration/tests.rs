@@ -16,7 +16,7 @@ fn with<T>(role: Role, then: impl FnOnce(Audience<'_>) -> T) -> T {
 }
 
 fn request(verb: Verb, role: Role, input: &Value) -> Result<Request, String> {
-    with(role, |audience| verb.request(input, audience).map_err(|it| it.to_string()))
+    with(role, |audience| verb.request(input, audience).map_err(|error| error.to_string()))
 }
 
 #[test]

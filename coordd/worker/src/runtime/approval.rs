@@ -1,6 +1,8 @@
-//! Whether a tool call may run: by the rules, and where they leave it open by the user, asked through coordd (W-3).
+//! Whether a tool call may run: decided by the rules, else by the user, who is asked through coordd
+//! (W-3).
 //!
-//! A question is never answered by silence: it waits for as long as the user takes, over restarts of the daemon.
+//! A question is never answered by silence: it waits for as long as the user takes, over restarts
+//! of the daemon.
 
 use std::path::PathBuf;
 
@@ -84,7 +86,7 @@ pub(super) enum Verdict {
 }
 
 impl Agent {
-    /// None when the call may run; else what the model is told.
+    /// None when the call may run; else the text for the model.
     pub(super) async fn permit(&mut self, call: &OpenCall, elapsed_ms: u64) -> Option<ToolOutput> {
         let question = match self.judge(call) {
             Verdict::Allowed => return None,
@@ -121,7 +123,7 @@ impl Agent {
         }
     }
 
-    /// Takes the answer to a question in. None when the call may run; else what the model is told.
+    /// Handles the answer to a question. None when the call may run; else the text for the model.
     pub(super) fn hear(&mut self, answer: Result<Response, CallError>) -> Option<String> {
         match answer {
             Ok(Response::Permitted { allow: true, rule, .. }) => {

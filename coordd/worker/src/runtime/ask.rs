@@ -10,7 +10,8 @@ use super::kit::Kit;
 use super::native::{Run, until};
 use crate::model::{Answer, Block, Delta, ModelError, Request, ToolChoice};
 
-/// Longest answer of the model. Every model on offer allows as much; a longer file is written in pieces.
+/// Longest answer of the model. Every model on offer allows as much; a longer file is written in
+/// pieces.
 const OUTPUT_TOKENS_MAX: u32 = 16_000;
 /// For models that are too small to call a tool by themselves: a tool's name, or `any`.
 const FIRST_TOOL_VARIABLE: &str = "COORDD_FIRST_TOOL";
@@ -77,7 +78,7 @@ impl Run<'_> {
             ToolChoice::Auto
         } else if wanted == "any" {
             ToolChoice::Any
-        } else if kit.specs.iter().any(|it| it.name == wanted) {
+        } else if kit.specs.iter().any(|spec| spec.name == wanted) {
             ToolChoice::Tool(wanted.to_owned())
         } else {
             ToolChoice::Auto

@@ -18,7 +18,8 @@ pub(crate) struct RunClock {
 pub(crate) struct Before {
     /// Since its prompt, whether anybody worked or not.
     pub(crate) passed_ms: u64,
-    /// Of that, what earlier processes are known to have worked. Only this counts against the limit.
+    /// Of that, what earlier processes are known to have worked. Only this counts against the
+    /// limit.
     pub(crate) worked_ms: u64,
 }
 
@@ -56,7 +57,7 @@ impl RunClock {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.deadline().is_some_and(|it| it <= Instant::now())
+        self.deadline().is_some_and(|deadline| deadline <= Instant::now())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The end of a run: outcome on disk, then the transcript, then coordd, again and again until it has recorded it.
+//! The end of a run: outcome on disk, then the transcript, then coordd, again and again until it
+//! has recorded it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::framing;
 use crate::link::CallError;
 use crate::outcome::{self, Shortfall};
 
-/// How long a stopped process waits for coordd to take its last word. It is on disk and is told at the next start.
+/// How long a stopped process waits for coordd to take its last word. It is on disk and is told at
+/// the next start.
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
 /// How long to wait before coordd is told again when it could not record an end.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(2);

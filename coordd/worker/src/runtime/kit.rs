@@ -1,7 +1,7 @@
 //! What an agent is given according to its role: system prompt and tools (C-1, C-2, W-1, W-2).
 //!
-//! It is put together once for each process and does not change: the prompt cache depends on that. It does not decide
-//! what a role may do; the daemon does.
+//! It is put together once for each process and does not change: the prompt cache depends on that.
+//! It does not decide what a role may do; the daemon does.
 
 use std::path::Path;
 
@@ -64,10 +64,10 @@ impl Kit {
         let verbs = Verb::of_role(boot.role);
         let audience = Audience { role: boot.role, definitions: &definitions };
         let mut specs: Vec<ToolSpec> = verbs.iter().map(|verb| verb.spec(audience)).collect();
-        specs.extend(pool.specs().into_iter().map(|it| ToolSpec {
-            name: it.name.to_owned(),
-            description: it.description.to_owned(),
-            input_schema: it.input_schema,
+        specs.extend(pool.specs().into_iter().map(|spec| ToolSpec {
+            name: spec.name.to_owned(),
+            description: spec.description.to_owned(),
+            input_schema: spec.input_schema,
         }));
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self { system, pool, verbs, specs, definitions, role: boot.role, allowed })
@@ -78,7 +78,7 @@ impl Kit {
         (self.role == Role::Coordinator).then(|| {
             let pool = ToolPool::new(boot.simple_tools);
             user_context(UserContext {
-                worker_tools: pool.specs().iter().map(|it| it.name).collect(),
+                worker_tools: pool.specs().iter().map(|spec| spec.name).collect(),
                 mcp_servers: Vec::new(),
                 scratchpad: boot.scratchpad.as_deref(),
                 cwd: &boot.cwd,
@@ -88,7 +88,7 @@ impl Kit {
 
     /// The prompt without what else stands in the system prompt.
     pub(crate) fn prompt(&self) -> &str {
-        self.system.first().map_or("", |it| it.text.as_str())
+        self.system.first().map_or("", |system| system.text.as_str())
     }
 
     /// Whether its definition lets the agent have this tool.
@@ -107,7 +107,7 @@ impl Kit {
 
     /// What to answer a call of a tool that this agent does not have.
     pub(crate) fn no_such_tool(&self, name: &str) -> String {
-        let names: Vec<&str> = self.specs.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
         let name = crate::tools::cut(name, 80);
         format!("There is no tool {name:?} here. The tools are: {}.", names.join(", "))
     }
@@ -131,7 +131,8 @@ fn worker(
     full: ToolPool,
 ) -> Result<(String, ToolPool, Option<Vec<String>>), Shortfall> {
     let Some(definition) = definition::find(definitions, &boot.agent_type, boot.mode) else {
-        let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> =
+            definitions.iter().map(|definition| definition.name.as_str()).collect();
         let reason = format!(
             "there is no agent definition `{}`; there are: {}",
             boot.agent_type,

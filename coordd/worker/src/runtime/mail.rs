@@ -20,7 +20,8 @@ pub(super) struct Entered {
 }
 
 impl Agent {
-    /// Puts the waiting messages into the conversation, each once, and acknowledges them when they are on disk (M-3).
+    /// Puts the waiting messages into the conversation, each once, and acknowledges them when they
+    /// are on disk (M-3).
     pub(super) fn take_in(
         &mut self,
         run: u32,

@@ -6,8 +6,8 @@
 //!   at any time: refused by coordd, or alone for too long --> gone, tools and all
 //! ```
 //!
-//! A run is told as ended only after its outcome is on disk. Here is what all runtimes share; [`native`] holds the loop of
-//! model and tools.
+//! A run is told as ended only after its outcome is on disk. Here is what all runtimes share;
+//! [`native`] holds the loop of model and tools.
 
 mod approval;
 mod ask;
@@ -131,7 +131,8 @@ impl Agent {
                 Next::Exit => return Ending::Done,
                 Next::Run(run) => {
                     let end = match self.boot.runtime {
-                        // What joins from outside, or runs elsewhere, is no process of this program, and a terminal has no runs.
+                        // What joins from outside, or runs elsewhere, is no process of this
+                        // program, and a terminal has no runs.
                         Runtime::Native
                         | Runtime::External
                         | Runtime::Terminal
@@ -149,7 +150,8 @@ impl Agent {
         }
     }
 
-    /// Brings what an earlier process left to an end that it already had. True when the process may exit.
+    /// Brings what an earlier process left to an end that it already had. True when the process may
+    /// exit.
     async fn settle(&mut self) -> bool {
         let so_far = self.memory.conversation().so_far().clone();
         let run = so_far.run;
@@ -271,7 +273,7 @@ impl Agent {
             return Ok(());
         }
         let reason = format!(
-            "working directory {cwd} no longer exists: make it again, or start a new session elsewhere"
+            "working directory {cwd} no longer exists: create it again, or start a new session elsewhere"
         );
         Err(Halt::Short(Shortfall::failed(FailureClass::Fatal, reason)))
     }
@@ -344,7 +346,8 @@ fn tool_environment(boot: &Bootstrap) -> BTreeMap<OsString, OsString> {
 /// What tells the processes of an agent, and us, whose they are.
 fn marks(boot: &Bootstrap) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::from([
-        // The mark by which coordd knows the processes of an agent, should this one die before them.
+        // The mark by which coordd knows the processes of an agent, should this one die before
+        // them.
         ("COORDD_AGENT_ID".to_owned(), boot.agent.clone()),
         ("COORDD_AGENT".to_owned(), boot.name.clone()),
         ("COORDD_SESSION".to_owned(), boot.session.clone()),

@@ -7,8 +7,8 @@
 //!   a limit --> one last call for the report --> failed, with what there is (W-9)
 //! ```
 //!
-//! Each step follows from where the conversation stands, so that a restarted process goes on in the middle of a run. It
-//! must not report the end of a run; it says how it ended.
+//! Each step follows from where the conversation stands, so that a restarted process goes on in the
+//! middle of a run. It must not report the end of a run; it says how it ended.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ impl Run<'_> {
 
     /// One model call, recorded.
     async fn ask(&mut self, kit: &Kit) -> Result<(), Halt> {
-        self.turns_left = self.turns_left.map(|it| it.saturating_sub(1));
+        self.turns_left = self.turns_left.map(|turns| turns.saturating_sub(1));
         let began = Instant::now();
         let answer = match self.answer(kit, self.clock.deadline()).await? {
             Asked::Answered(Ok(answer)) => answer,

@@ -6,7 +6,8 @@
 //!   stop, time up --> what runs is ended within 2 s, what has not begun is not begun
 //! ```
 //!
-//! After a restart nobody knows whether a call had begun: reads and keyed requests are made again, others are not.
+//! After a restart nobody knows whether a call had begun: reads and keyed requests are made again,
+//! others are not.
 
 use std::time::Duration;
 
@@ -63,7 +64,8 @@ pub(super) async fn run(run: &mut Run<'_>, kit: &Kit) -> Result<(), Halt> {
             perform(run, kit, kind, &group).await
         };
         if run.agent.orders.control().keep_run {
-            // What it was about to be told is left out: the calls are made again when the run goes on.
+            // What it was about to be told is left out: the calls are made again when the run goes
+            // on.
             return Err(Halt::Left);
         }
         let what = group.iter().zip(outputs).map(|(call, output)| What::ToolResult {
@@ -205,11 +207,11 @@ async fn finish(
     // What did not end in time is dropped here, and its processes are killed.
     drop(running);
     let ended = || ToolOutput::error("Stopped before it finished; its effects are unknown.");
-    outputs.into_iter().map(|it| it.unwrap_or_else(ended)).collect()
+    outputs.into_iter().map(|output| output.unwrap_or_else(ended)).collect()
 }
 
 fn say_running(run: &Run<'_>, group: &[OpenCall]) {
-    let first = group.first().map_or("", |it| it.tool.as_str());
+    let first = group.first().map_or("", |group| group.tool.as_str());
     let doing = match group.len() {
         0 | 1 => format!("running {first}"),
         count => format!("running {first} and {} more", count - 1),

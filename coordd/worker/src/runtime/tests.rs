@@ -1,4 +1,5 @@
-//! Whole runs, against a daemon that each test plays, with the rehearsal model behind its real HTTP path.
+//! Whole runs, against a daemon that each test plays, with the rehearsal model behind its real HTTP
+//! path.
 
 mod crashes;
 mod limits;
@@ -183,7 +184,7 @@ fn say_go(world: &World) {
 }
 
 fn starts<'a>(lines: &'a [String], start: &str) -> Vec<&'a str> {
-    lines.iter().filter(|it| it.starts_with(start)).map(String::as_str).collect()
+    lines.iter().filter(|line| line.starts_with(start)).map(String::as_str).collect()
 }
 
 fn failed_with(outcome: &RunOutcome, class: FailureClass) -> bool {

@@ -1,6 +1,7 @@
 //! A capture that keeps the first and the last part of a stream and counts what lies between.
 //!
-//! Whatever a command prints, the memory for it stays the same. It must not decide how long to read.
+//! Whatever a command prints, the memory for it stays the same. It must not decide how long to
+//! read.
 
 use std::collections::VecDeque;
 
@@ -62,7 +63,8 @@ fn whole_characters_front(bytes: &[u8]) -> &[u8] {
         Err(error) if error.error_len().is_none() => {
             bytes.get(..error.valid_up_to()).unwrap_or(bytes)
         }
-        // A character that breaks off behind bytes that are no text at all is shown as broken as well.
+        // A character that breaks off behind bytes that are no text at all is shown as broken as
+        // well.
         Ok(_) | Err(_) => bytes,
     }
 }
@@ -77,11 +79,11 @@ fn whole_characters_back(bytes: &[u8]) -> &[u8] {
 pub(crate) fn visible(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
-        .map(|it| match it {
-            '\n' | '\t' | '\r' => it,
-            '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(it)).unwrap_or('\u{fffd}'),
+        .map(|c| match c {
+            '\n' | '\t' | '\r' => c,
+            '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
             '\u{7f}' => '\u{2421}',
-            _ => it,
+            _ => c,
         })
         .collect()
 }

@@ -1,6 +1,7 @@
 //! What a tool call may know: where it works, with which environment, and whether it is to stop.
 //!
-//! The context is cheap to clone; its parts that change (files seen, todo list) are shared. It must hold no model key.
+//! The context is cheap to clone; its parts that change (files seen, todo list) are shared. It must
+//! hold no model key.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,8 @@ use super::todo_write::TodoList;
 /// Longest text that a tool hands to the model, unless the caller says otherwise.
 pub(crate) const OUTPUT_LEN_MAX: usize = 30_000;
 
-/// Environment variables that no tool sees, whatever the caller passes: keys of the model and our own tokens.
+/// Environment variables that no tool sees, whatever the caller passes: keys of the model and our
+/// own tokens.
 const SECRET_NAMES: [&str; 5] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -53,7 +55,8 @@ pub(crate) struct ToolContext {
 }
 
 impl ToolContext {
-    /// A context with the environment that tools pass to their processes. Secrets are taken out of it.
+    /// A context with the environment that tools pass to their processes. Secrets are taken out of
+    /// it.
     pub(crate) fn new(cwd: PathBuf, environment: BTreeMap<OsString, OsString>) -> Self {
         let environment = environment.into_iter().filter(|(name, _)| !is_secret(name)).collect();
         let real_cwd = paths::resolve(&cwd).unwrap_or_else(|_| cwd.clone());
@@ -109,7 +112,8 @@ fn is_secret(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let ours = name.starts_with("COORDD_")
         && ["TOKEN", "SECRET", "KEY"].iter().any(|part| name.contains(part));
-    // Other names of the model's keys. What the user names for the tools in `env_allow` is theirs to have.
+    // Other names of the model's keys. What the user names for the tools in `env_allow` is theirs
+    // to have.
     let model = ["ANTHROPIC_", "OPENAI_"].iter().any(|it| name.starts_with(it))
         && ["TOKEN", "SECRET", "KEY", "HEADERS"].iter().any(|part| name.contains(part));
     ours || model || name.starts_with("LISTEN_FD") || SECRET_NAMES.contains(&name.as_ref())

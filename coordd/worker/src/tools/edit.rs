@@ -112,7 +112,7 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, EditEr
 }
 
 fn make(path: PathBuf, new: &str, context: &ToolContext) -> Result<String, EditError> {
-    if files::fingerprint(&path).map_err(EditError::File)?.is_some_and(|it| it.len > 0) {
+    if files::fingerprint(&path).map_err(EditError::File)?.is_some_and(|error| error.len > 0) {
         return Err(EditError::Exists { path });
     }
     let written = files::replace(&path, new.as_bytes()).map_err(EditError::File)?;
@@ -148,7 +148,7 @@ fn lines_of(content: &str, places: &[usize]) -> String {
 
 /// What may be wrong with a text that was not found.
 fn hint(content: &str, old: &str) -> String {
-    let first = old.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
+    let first = old.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let unnumbered = first.trim_start().trim_start_matches(|it: char| it.is_ascii_digit());
     if unnumbered.starts_with('\t') && unnumbered.len() < first.trim_start().len() {
         return " It seems to hold the line numbers that Read adds: leave them out.".to_owned();
@@ -200,7 +200,7 @@ mod tests {
                 new_string: new.to_owned(),
                 replace_all,
             };
-            run(&input, &self.context).map_err(|it| it.to_string())
+            run(&input, &self.context).map_err(|error| error.to_string())
         }
 
         fn content(&self) -> String {

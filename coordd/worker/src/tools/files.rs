@@ -1,7 +1,8 @@
 //! Opening and replacing regular files.
 //!
-//! It must not open what is no regular file (a FIFO would block, a device can act), and must not leave a half-written file:
-//! the new content goes into another file of the same folder, which then takes the name.
+//! It must not open what is no regular file (a FIFO would block, a device can act), and must not
+//! leave a half-written file: the new content goes into another file of the same folder, which then
+//! takes the name.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -46,7 +47,8 @@ pub(crate) enum FileError {
 
 /// Opens a regular file for reading. The path must be resolved.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), FileError> {
-    // Looked at before it is opened, because opening a device can have an effect, and after, because it may have changed.
+    // Looked at before it is opened, because opening a device can have an effect, and after,
+    // because it may have changed.
     let metadata =
         std::fs::symlink_metadata(path).map_err(|source| explain(path, "read", source))?;
     refuse_irregular(path, &metadata)?;
@@ -90,7 +92,8 @@ pub(crate) fn fingerprint(path: &Path) -> Result<Option<Fingerprint>, FileError>
     }
 }
 
-/// Replaces a file's content, or makes the file and its folders. The old content or the new one is there at any time.
+/// Replaces a file's content, or makes the file and its folders. The old content or the new one is
+/// there at any time.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileError> {
     let failed = |source| explain(path, "written", source);
     let Some(folder) = path.parent() else {
@@ -111,7 +114,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
     }
     file.write_all(content).map_err(failed)?;
     file.sync_data().map_err(failed)?;
-    let modified = file.metadata().ok().and_then(|it| it.modified().ok());
+    let modified = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
     temporary.become_file(path).map_err(failed)?;
     let hash = Some(ContentHash::of(content));
     Ok(Fingerprint { len: content.len() as u64, modified, hash })

@@ -55,7 +55,7 @@ pub(super) fn schema() -> Value {
 }
 
 pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GlobError> {
-    if input.pattern.is_empty() || input.pattern.split('/').any(|it| it == "..") {
+    if input.pattern.is_empty() || input.pattern.split('/').any(|part| part == "..") {
         return Err(GlobError::BadPattern);
     }
     let folder = input.path.as_deref().filter(|it| !it.is_empty()).unwrap_or(".");
@@ -64,8 +64,8 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GlobEr
     check_folder(&root)?;
     let glob = FileGlob::new(pattern, false).map_err(GlobError::Walk)?;
     // `join` with an absolute prefix is that prefix.
-    let start =
-        paths::resolve(&root.join(prefix)).map_err(|it| GlobError::File(FileError::Path(it)))?;
+    let start = paths::resolve(&root.join(prefix))
+        .map_err(|error| GlobError::File(FileError::Path(error)))?;
     if !start.is_dir() {
         return Ok("No files found.".to_owned());
     }
@@ -116,13 +116,13 @@ fn show(found: &[(SystemTime, PathBuf)], context: &ToolContext) -> String {
 
 fn modified(path: &Path) -> SystemTime {
     let metadata = std::fs::symlink_metadata(path).ok();
-    metadata.and_then(|it| it.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH)
+    metadata.and_then(|metadata| metadata.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Splits off the leading folders that hold no wildcard, so that only what can match is walked.
 pub(super) fn split_literal(pattern: &str) -> (&str, &str) {
     let wild = pattern.find(['*', '?', '[', '{', '\\', '!']).unwrap_or(pattern.len());
-    match pattern.get(..wild).and_then(|it| it.rfind('/')) {
+    match pattern.get(..wild).and_then(|pattern| pattern.rfind('/')) {
         Some(0) => ("/", pattern.get(1..).unwrap_or_default()),
         Some(slash) => {
             let (prefix, rest) = pattern.split_at(slash);
@@ -141,7 +141,7 @@ mod tests {
 
     fn glob(context: &ToolContext, pattern: &str, path: Option<&str>) -> Result<String, String> {
         let input = Input { pattern: pattern.to_owned(), path: path.map(str::to_owned) };
-        run(&input, context).map_err(|it| it.to_string())
+        run(&input, context).map_err(|error| error.to_string())
     }
 
     fn age(context: &ToolContext, path: &str, seconds: u64) {

@@ -1,6 +1,7 @@
 //! `Grep`: finds lines by a regular expression, with the libraries of ripgrep.
 //!
-//! It returns what fits and says what is missing; it must not hold a whole file in memory unless asked to match across lines.
+//! It returns what fits and says what is missing; it must not hold a whole file in memory unless
+//! asked to match across lines.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GrepEr
     let matcher = matcher(input)?;
     let mut searcher = searcher(input);
     let glob = input.glob.as_deref().filter(|it| !it.is_empty());
-    let glob = glob.map(|it| FileGlob::new(it, true)).transpose().map_err(GrepError::Walk)?;
+    let glob = glob.map(|glob| FileGlob::new(glob, true)).transpose().map_err(GrepError::Walk)?;
     let types = input.file_type.as_deref().filter(|it| !it.is_empty()).map(types).transpose()?;
     let path = input.path.as_deref().filter(|it| !it.is_empty()).unwrap_or(".");
     let root = resolved(path, context).map_err(GrepError::File)?;
@@ -140,12 +141,12 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GrepEr
         }
         return Ok(results.into_text(context, ""));
     }
-    let hidden_too = glob.as_ref().is_some_and(|it| it.names_hidden);
+    let hidden_too = glob.as_ref().is_some_and(|glob| glob.names_hidden);
     let mut files = Files::below(&root, hidden_too, types, context);
     while !results.is_full()
         && let Some(path) = files.next()
     {
-        if glob.as_ref().is_none_or(|it| it.accepts(&path, &root, context.real_cwd())) {
+        if glob.as_ref().is_none_or(|glob| glob.accepts(&path, &root, context.real_cwd())) {
             results.search(&mut searcher, &matcher, &path, context);
         }
     }
@@ -326,7 +327,11 @@ impl Sink for FileSink<'_> {
             OutputMode::Count => Ok(self.goes_on()),
             OutputMode::Content => {
                 for (line, number) in found.lines().zip(0..) {
-                    self.line(found.line_number().map(|it| it + number), line, ':');
+                    self.line(
+                        found.line_number().map(|line_number| line_number + number),
+                        line,
+                        ':',
+                    );
                 }
                 Ok(self.goes_on())
             }
@@ -350,8 +355,8 @@ mod tests {
     use super::*;
 
     fn grep(context: &ToolContext, input: Value) -> Result<String, String> {
-        let input: Input = serde_json::from_value(input).map_err(|it| it.to_string())?;
-        run(&input, context).map_err(|it| super::super::ToolOutput::from_error(&it).text)
+        let input: Input = serde_json::from_value(input).map_err(|error| error.to_string())?;
+        run(&input, context).map_err(|error| super::super::ToolOutput::from_error(&error).text)
     }
 
     fn sorted(text: &str) -> Vec<&str> {

@@ -1,7 +1,7 @@
 //! The input of a tool call, from what the model wrote to a type.
 //!
-//! Models spell numbers and booleans as text now and then; that is understood. A field that a tool does not have is refused
-//! by name, because what it was meant to do would silently not happen.
+//! Models spell numbers and booleans as text now and then; that is understood. A field that a tool
+//! does not have is refused by name, because what it was meant to do would silently not happen.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -176,7 +176,7 @@ mod tests {
             "properties": { "path": {}, "limit": {}, "all": {} },
             "required": ["path"],
         });
-        parse("Example", &schema, input).map_err(|it| it.to_string())
+        parse("Example", &schema, input).map_err(|error| error.to_string())
     }
 
     /// C-7: every field that is unknown is named, and the known ones too.

@@ -5,8 +5,8 @@
 //!              \--> text that says what is wrong (is_error), never a crash
 //! ```
 //!
-//! Whether a call may run at all is decided before, by [`permissions`]. A tool must not ask anyone, and must not know of
-//! the model or the daemon.
+//! Whether a call may run at all is decided before, by [`permissions`]. A tool must not ask anyone,
+//! and must not know of the model or the daemon.
 
 mod bash;
 mod bounded;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn names(pool: &ToolPool) -> Vec<&'static str> {
-        pool.specs().iter().map(|it| it.name).collect()
+        pool.specs().iter().map(|spec| spec.name).collect()
     }
 
     /// W-2: the two pools, sorted.

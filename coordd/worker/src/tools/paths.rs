@@ -1,6 +1,7 @@
 //! Paths as the tools and the permissions see them: absolute, without symlinks, without `..`.
 //!
-//! The permissions decide about the resolved path and the tools open the resolved path, so both speak of the same file.
+//! The permissions decide about the resolved path and the tools open the resolved path, so both
+//! speak of the same file.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -47,8 +48,8 @@ pub(crate) fn absolute(path: &str, cwd: &Path, home: Option<&OsStr>) -> Result<P
     }
 }
 
-/// Follows every symlink, also one whose target does not exist, and takes out `.` and `..`. What does not exist yet stays as
-/// it is written.
+/// Follows every symlink, also one whose target does not exist, and takes out `.` and `..`. What
+/// does not exist yet stays as it is written.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, PathError> {
     let mut pending: VecDeque<OsString> = parts(path).collect();
     let mut resolved = PathBuf::from("/");
@@ -93,7 +94,7 @@ pub(crate) fn normalize(path: &Path) -> PathBuf {
 }
 
 fn parts(path: &Path) -> impl Iterator<Item = OsString> {
-    path.components().filter_map(|it| match it {
+    path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some("..".into()),
         Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
@@ -106,13 +107,14 @@ fn is_no_link(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::NotADirectory
 }
 
-/// Names in the same folder that could have been meant, best first; or the nearest folder that exists.
+/// Names in the same folder that could have been meant, best first; or the nearest folder that
+/// exists.
 pub(crate) fn suggestion(path: &Path) -> String {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return String::new();
     };
     let Ok(entries) = std::fs::read_dir(parent) else {
-        let exists = parent.ancestors().find(|it| it.is_dir());
+        let exists = parent.ancestors().find(|folder| folder.is_dir());
         return exists
             .map(|it| {
                 format!(" Its folder does not exist; the nearest that does is {}.", it.display())

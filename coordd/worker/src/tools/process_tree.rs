@@ -1,17 +1,19 @@
 //! The processes that one tool call started, and their end.
 //!
-//! A command can leave its process group (`setsid`) and its parent (double fork), so a group signal is not enough.
-//! The agent process is a child subreaper: whatever a tool starts stays somewhere below it. A process below it
-//! belongs to the call if it is the command itself, is in its group, carries the call's marker in its environment, is the
-//! child of a member, or is in the session of a member that left ours.
+//! A command can leave its process group (`setsid`) and its parent (double fork), so a group signal
+//! is not enough. The agent process is a child subreaper: whatever a tool starts stays somewhere
+//! below it. A process below it belongs to the call if it is the command itself, is in its group,
+//! carries the call's marker in its environment, is the child of a member, or is in the session of
+//! a member that left ours.
 //!
 //! ```text
 //! running --TERM all--> grace --STOP until nothing new appears--> KILL all --> none left
 //!                         \--> all gone, done
 //! ```
 //!
-//! It must not signal a number: each signal goes through a pidfd that was checked against the start time seen in
-//! `/proc`. It must not reap the command itself, which belongs to whoever spawned it.
+//! It must not signal a number: each signal goes through a pidfd that was checked against the start
+//! time seen in `/proc`. It must not reap the command itself, which belongs to the code that
+//! spawned it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -28,7 +30,8 @@ use tokio::time::{Instant, sleep};
 /// Environment variable that marks the processes of a tool call.
 pub(crate) const MARKER_NAME: &str = "COORDD_TOOL_CALL";
 
-/// Longest environment that is searched for the marker: the kernel's own usual bound for arguments and environment.
+/// Longest environment that is searched for the marker: the kernel's own usual bound for arguments
+/// and environment.
 const ENVIRON_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// Most processes of one call that are followed. Each holds a file descriptor, and 1024 are usual.
@@ -46,7 +49,8 @@ const FREEZE_MS_MAX: u64 = 200;
 /// After so many looks without a new process, there is none.
 const QUIET_LOOKS: usize = 3;
 
-/// How long killed processes may take to vanish. With the grace time of a stop it stays below two seconds.
+/// How long killed processes may take to vanish. With the grace time of a stop it stays below two
+/// seconds.
 const KILL_MS_MAX: u64 = 1_100;
 
 /// One line of the process table.
@@ -74,8 +78,8 @@ pub(crate) struct ProcessTree {
     marker: Vec<u8>,
     /// Those alive.
     members: BTreeMap<i32, Member>,
-    /// Those that ended and wait to be reaped, with their start time. A parent that never waits can leave thousands, so
-    /// they hold no descriptor.
+    /// Those that ended and wait to be reaped, with their start time. A parent that never waits can
+    /// leave thousands, so they hold no descriptor.
     dead: BTreeMap<i32, u64>,
     /// Sessions that members opened. Ours is never among them.
     sessions: BTreeSet<i32>,
@@ -85,7 +89,8 @@ pub(crate) struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// Follows the process `root`, which must be an unreaped child of the caller and the leader of its group.
+    /// Follows the process `root`, which must be an unreaped child of the caller and the leader of
+    /// its group.
     pub(crate) fn new(root: u32, marker: &str) -> Self {
         let root = i32::try_from(root).unwrap_or(0);
         let mut tree = Self {
@@ -128,7 +133,8 @@ impl ProcessTree {
         }
     }
 
-    /// Asks all to end, kills what is left after the grace time, and returns how many could not be ended.
+    /// Asks all to end, kills what is left after the grace time, and returns how many could not be
+    /// ended.
     pub(crate) async fn end(&mut self, grace_ms: u64) -> usize {
         if self.scan() == 0 {
             self.close();
@@ -167,10 +173,12 @@ impl ProcessTree {
         }
     }
 
-    /// Stops each process first, so that none can start another one behind our back, then kills them.
+    /// Stops each process first, so that none can start another one behind our back, then kills
+    /// them.
     fn freeze_and_kill(&mut self) {
         self.freeze();
-        // The command last: while it lives, what loses its parent is handed to it and stays visible below it.
+        // The command last: while it lives, what loses its parent is handed to it and stays visible
+        // below it.
         for (pid, member) in &self.members {
             if *pid != self.root {
                 send(&member.pidfd, Signal::KILL);
@@ -181,8 +189,8 @@ impl ProcessTree {
         }
     }
 
-    /// Stops all, and races after those that are started meanwhile: a look at the new numbers alone takes less time than
-    /// a process needs to start the next one.
+    /// Stops all, and races after those that are started meanwhile: a look at the new numbers alone
+    /// takes less time than a process needs to start the next one.
     fn freeze(&mut self) {
         self.freezing = true;
         self.signal_all(Signal::STOP);
@@ -297,14 +305,16 @@ fn our_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Zero when the leader of our session is outside our namespace of process numbers, as in a container that was entered
-/// from a terminal: the kernel reports it so, for us and for all who share the session.
+/// Zero when the leader of our session is outside our namespace of process numbers, as in a
+/// container that was entered from a terminal: the kernel reports it so, for us and for all who
+/// share the session.
 fn our_session() -> i32 {
     nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw)
 }
 
 fn send(pidfd: &OwnedFd, signal: Signal) {
-    // It fails when the process has ended, which is what we want, or is not ours to signal, which the next scan shows.
+    // It fails when the process has ended, which is what we want, or is not ours to signal, which
+    // the next scan shows.
     let _: Result<_, _> = pidfd_send_signal(pidfd, signal);
 }
 
@@ -402,7 +412,8 @@ mod tests {
         );
     }
 
-    /// W-6 in a container: the leader of our session is outside its namespace of process numbers, and has the number 0.
+    /// W-6 in a container: the leader of our session is outside its namespace of process numbers,
+    /// and has the number 0.
     #[test]
     fn a_session_that_was_opened_outside_of_our_namespace_is_ours() {
         let ordinary = !rustix::process::geteuid().is_root();

@@ -1,7 +1,7 @@
 //! `Read`: lines of a text file, numbered.
 //!
-//! It reads in pieces: neither a long line nor a long file makes it hold more than what it returns. It must not open what is
-//! no regular file.
+//! It reads in pieces: neither a long line nor a long file makes it hold more than what it returns.
+//! It must not open what is no regular file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader};
@@ -98,7 +98,8 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, ReadEr
     }
     let (file, metadata) = open_regular(&path).map_err(ReadError::File)?;
     let mut window = Window::new(offset, limit);
-    // Small files are read to their end, so that their content is known and their lines are counted.
+    // Small files are read to their end, so that their content is known and their lines are
+    // counted.
     let to_the_end = metadata.len() <= WHOLE_LEN_MAX;
     let mut hash = ContentHash::new();
     let complete = scan(file, &mut window, to_the_end, &mut hash, context, &metadata)
@@ -216,7 +217,8 @@ impl Window {
         for part in piece.split_inclusive(|it| *it == b'\n') {
             self.current_len += part.len() as u64;
             let wanted = self.line + 1 >= self.first && !self.is_full();
-            // One more than is shown, in bytes of the longest characters: enough to know that the line is too long.
+            // One more than is shown, in bytes of the longest characters: enough to know that the
+            // line is too long.
             let room = (LINE_LEN_MAX * 4 + 4).saturating_sub(self.current.len());
             if wanted {
                 self.current.extend(part.iter().take(room));
@@ -297,7 +299,7 @@ mod tests {
 
         fn read(&self, input: &Value) -> Result<String, String> {
             let input = serde_json::from_value(input.clone()).unwrap();
-            run(&input, &self.context).map_err(|it| it.to_string())
+            run(&input, &self.context).map_err(|error| error.to_string())
         }
     }
 

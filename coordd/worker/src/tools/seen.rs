@@ -1,14 +1,15 @@
 //! Which files the agent has seen, and as what.
 //!
-//! `Edit` and an overwriting `Write` work on a file only as the agent last saw it: what a person or another agent changed
-//! since would be lost otherwise.
+//! `Edit` and an overwriting `Write` work on a file only as the agent last saw it: what a person or
+//! another agent changed since would be lost otherwise.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// Most files that are remembered. The one seen longest ago is forgotten, and then has to be read again.
+/// Most files that are remembered. The one seen longest ago is forgotten, and then has to be read
+/// again.
 const FILES_MAX: usize = 4096;
 
 /// What a file was like.
@@ -30,7 +31,8 @@ impl Fingerprint {
     }
 }
 
-/// A hash that may be fed in pieces of any size (FNV-1a, 64 bits). It finds changes; it is no proof against forgery.
+/// A hash that may be fed in pieces of any size (FNV-1a, 64 bits). It finds changes; it is no proof
+/// against forgery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContentHash(u64);
 

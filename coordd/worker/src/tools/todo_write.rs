@@ -99,10 +99,12 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, TodoEr
         return Err(TodoError::TooMany { count: todos.len() });
     }
     let fits = |text: &str| !text.trim().is_empty() && text.len() <= TEXT_LEN_MAX;
-    if let Some(bad) = todos.iter().position(|it| !fits(&it.content) || !fits(&it.active_form)) {
+    if let Some(bad) =
+        todos.iter().position(|todo| !fits(&todo.content) || !fits(&todo.active_form))
+    {
         return Err(TodoError::BadText { number: bad + 1 });
     }
-    let count = |status| todos.iter().filter(|it| it.status == status).count();
+    let count = |status| todos.iter().filter(|todo| todo.status == status).count();
     let (pending, active, completed) =
         (count(TodoStatus::Pending), count(TodoStatus::InProgress), count(TodoStatus::Completed));
     context.todos.replace(todos.clone());

@@ -1,4 +1,5 @@
-//! Walking a folder for `Grep` and `Glob`: respecting .gitignore, without hidden files unless the pattern names them.
+//! Walking a folder for `Grep` and `Glob`: respecting .gitignore, without hidden files unless the
+//! pattern names them.
 //!
 //! It must not leave the folder through a symlink, and must end when the call is stopped.
 
@@ -48,14 +49,14 @@ impl FileGlob {
         let bad = |source| WalkError::BadGlob { pattern: pattern.to_owned(), source };
         let matcher = glob.map_err(bad)?.compile_matcher();
         let names_hidden =
-            !negated && positive.split(['/', '{', ',']).any(|it| it.starts_with('.'));
+            !negated && positive.split(['/', '{', ',']).any(|part| part.starts_with('.'));
         let by_name = slash_free_is_name && !positive.contains('/');
         Ok(Self { matcher, negated, names_hidden, by_name })
     }
 
     pub(super) fn accepts(&self, path: &Path, root: &Path, cwd: &Path) -> bool {
         let matches = if self.by_name {
-            path.file_name().is_some_and(|it| self.matcher.is_match(it))
+            path.file_name().is_some_and(|name| self.matcher.is_match(name))
         } else {
             [root, cwd]
                 .iter()
@@ -117,7 +118,7 @@ impl Iterator for Files<'_> {
                 return None;
             }
             match self.walk.next()? {
-                Ok(entry) if entry.file_type().is_some_and(|it| it.is_file()) => {
+                Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
                     return Some(entry.into_path());
                 }
                 Ok(_) => {}
@@ -169,7 +170,7 @@ pub(super) mod tests {
 
     fn found(hidden_too: bool, context: &ToolContext) -> Vec<String> {
         let files = Files::below(&context.cwd, hidden_too, None, context);
-        files.map(|it| context.shown(&it).display().to_string()).collect()
+        files.map(|file| context.shown(&file).display().to_string()).collect()
     }
 
     #[test]

@@ -87,7 +87,8 @@ fn a_request_has_its_marks_and_its_order() {
     );
 }
 
-/// Other servers take `any` and pass over the name; offered alone, the tool is the one that is called.
+/// Other servers take `any` and pass over the name; offered alone, the tool is the one that is
+/// called.
 #[test]
 fn another_server_is_offered_the_demanded_tool_alone() {
     let body: Value = serde_json::from_slice(&encode(&request(), "m", false).unwrap()).unwrap();

@@ -73,7 +73,7 @@ impl Conversation {
     /// Whether the newest run of the worker has come to its end, whatever end.
     pub(super) fn has_ended(&self, name: &str) -> bool {
         self.agent(name)
-            .is_some_and(|it| it.ended.as_ref().is_some_and(|end| end.at > it.started_at))
+            .is_some_and(|agent| agent.ended.as_ref().is_some_and(|end| end.at > agent.started_at))
     }
 
     /// The last `label: path` line that the agent was told.
@@ -245,8 +245,8 @@ fn line_of<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(label)?.strip_prefix(':').map(str::trim))
 }
 
-/// The text of an element that holds no others. Its text is escaped, so the first closing tag is its
-/// own.
+/// The text of an element that holds no others. Its text is escaped, so the first closing tag is
+/// its own.
 fn element(xml: &str, name: &str) -> String {
     let inner = xml
         .split_once(&format!("<{name}>"))

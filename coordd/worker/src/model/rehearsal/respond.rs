@@ -92,7 +92,7 @@ fn fits(part: &Part, to: &Conversation) -> bool {
     let when = &part.when;
     when.has_tool.as_ref().is_none_or(has)
         && !when.lacks_tool.as_ref().is_some_and(has)
-        && when.prompt_matches.as_ref().is_none_or(|it| it.0.is_match(&to.prompt))
+        && when.prompt_matches.as_ref().is_none_or(|pattern| pattern.0.is_match(&to.prompt))
 }
 
 fn wait(

@@ -30,7 +30,7 @@ const PACE_MS_DEFAULT: u64 = 15;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// For whoever reads the file; nobody is told.
+    /// A comment for readers of the file; agents do not see it.
     #[serde(default, rename = "about")]
     _about: String,
     #[serde(default = "pace_ms_default", deserialize_with = "pace_ms")]
@@ -66,7 +66,8 @@ pub(super) struct When {
 pub(super) struct Step {
     #[serde(default)]
     pub(super) needs: Vec<String>,
-    /// Said at first while the needs are missing. A waiting turn is known by it, so nothing is filled in.
+    /// Said at first while the needs are missing. A waiting turn is known by it, so nothing is
+    /// filled in.
     pub(super) waiting_text: Option<String>,
     pub(super) text: Option<Template>,
     #[serde(default)]
@@ -266,9 +267,9 @@ fn agents<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Er
 fn steps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
     let steps = Vec::<Checked>::deserialize(deserializer)?;
     let steps: Vec<Step> = steps.into_iter().map(|Checked(step)| step).collect();
-    let mut waiting = steps.iter().filter_map(|it| it.waiting_text.as_ref());
+    let mut waiting = steps.iter().filter_map(|step| step.waiting_text.as_ref());
     let is_said = |text: &&String| {
-        steps.iter().any(|it| it.text.as_ref().is_some_and(|said| said.0 == **text))
+        steps.iter().any(|step| step.text.as_ref().is_some_and(|said| said.0 == **text))
     };
     if let Some(text) = waiting.find(is_said) {
         return Err(D::Error::custom(format!(
@@ -295,7 +296,7 @@ impl Part {
     /// Whether a turn that calls no tool only waits. Such a turn does not advance the script.
     pub(super) fn is_waiting(&self, text: &str) -> bool {
         text.starts_with(WAITING_PREFIX)
-            || self.steps.iter().any(|it| it.waiting_text.as_deref() == Some(text))
+            || self.steps.iter().any(|step| step.waiting_text.as_deref() == Some(text))
     }
 }
 

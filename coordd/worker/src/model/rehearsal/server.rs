@@ -1,4 +1,5 @@
-//! The HTTP server of the rehearsal model: loopback only, a key of its own, bounded in all it takes.
+//! The HTTP server of the rehearsal model: loopback only, a key of its own, bounded in all it
+//! takes.
 
 use std::convert::Infallible;
 use std::io;

@@ -143,18 +143,18 @@ pub(super) fn fill_value(value: &Value, from: &Conversation) -> Result<Value, Te
 }
 
 fn value(field: &Field<'_>, from: &Conversation) -> Result<String, &'static str> {
-    let run = |name: &str| from.agent(name).and_then(|it| it.ended.as_ref());
+    let run = |name: &str| from.agent(name).and_then(|agent| agent.ended.as_ref());
     match field {
         Field::Open => Some("{{".to_owned()).ok_or(""),
         Field::Id(name) => from
             .agent(name)
-            .map(|it| it.id.clone())
+            .map(|agent| agent.id.clone())
             .ok_or("no Agent result with that name came in this conversation"),
         Field::Result(name) => run(name)
-            .map(|it| it.result.clone())
+            .map(|run| run.result.clone())
             .ok_or("no notification of that worker came; name it in `needs`"),
         Field::Status(name) => run(name)
-            .map(|it| it.status.clone())
+            .map(|run| run.status.clone())
             .ok_or("no notification of that worker came; name it in `needs`"),
         Field::Scratchpad => from
             .told("Scratchpad directory")

@@ -508,7 +508,7 @@ fn rel26_any_script_is_read_or_refused() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/corpus/rehearsal");
     let texts: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|it| std::fs::read(it.unwrap().path()).unwrap())
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
         .collect();
     assert!(texts.len() >= 5, "the corpus is there");
     let mut good = 0;

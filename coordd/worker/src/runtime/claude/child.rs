@@ -5,8 +5,8 @@
 //!                \--> ended, silent                   \--TERM, KILL--> all that it started is gone
 //! ```
 //!
-//! Reading goes on beside the run, so that a full pipe on one side never waits for one on the other. It must not know what
-//! the lines are about.
+//! Reading goes on beside the run, so that a full pipe on one side never waits for one on the
+//! other. It must not know what the lines are about.
 
 use std::cell::RefCell;
 use std::process::{ExitStatus, Stdio};
@@ -27,15 +27,15 @@ use crate::tools::{ProcessTree, new_marker};
 const LINES_MAX: usize = 8;
 /// Lines that wait to be written: a full mailbox, and answers to as many questions.
 const WRITES_MAX: usize = 2_048;
-/// How much of what it says about itself is kept.
+/// The most bytes that are kept of its stderr.
 const STDERR_LEN_MAX: usize = 2_048;
-/// How long it may take to be ready: a cold start of 400 MB on a busy machine.
+/// How long Claude Code may take to start: 400 MB, cold, on a busy machine.
 const READY_MAX: Duration = Duration::from_mins(2);
-/// How long it may take to exit by itself when it has nothing more to do.
+/// How long Claude Code may take to exit by itself when its stdin is closed.
 const EXIT_MAX: Duration = Duration::from_secs(3);
 /// Between TERM and KILL; with the killing it stays below two seconds (W-6).
 const GRACE_MS: u64 = 400;
-/// The oldest version that has all that is asked of it.
+/// The oldest supported version.
 const VERSION_MIN: [u32; 3] = [2, 1, 100];
 
 /// Why it is not ready.
@@ -56,7 +56,7 @@ pub(super) enum StartError {
     #[error("Claude Code {version} is too old: at least 2.1.100 is needed. Run `claude update`")]
     TooOld { version: String },
     #[error(
-        "Claude Code refused to begin: {said}. A newer or older version may not fit; `coordctl help other-clis` lists those that do"
+        "Claude Code refused to start: {said}. Its version may not be supported; `coordctl help other-clis` lists those that do"
     )]
     Refused { said: String },
 }
@@ -99,7 +99,7 @@ impl Child {
         Ok(Self { process, tree, lines, writer: Some(writer), said, tasks, requests: 0 })
     }
 
-    /// Waits until it listens. Its version, where it tells.
+    /// Waits until Claude Code is ready. Returns its version, if it reports one.
     pub(super) async fn ready(&mut self) -> Result<String, StartError> {
         let request = self.request_id();
         self.write(wire::initialize(&request));
@@ -141,18 +141,20 @@ impl Child {
     pub(super) fn last_words(&self) -> String {
         let said = self.said.borrow();
         let text = String::from_utf8_lossy(&said);
-        let line = text.lines().rev().find(|it| !it.trim().is_empty()).unwrap_or("it said nothing");
+        let line =
+            text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
         line.trim().trim_end_matches('.').to_owned()
     }
 
-    /// The next line; none when there will be no more. Nothing is lost when the waiting is given up.
+    /// The next line; none when there will be no more. Nothing is lost when the waiting is given
+    /// up.
     pub(super) async fn line(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 
-    /// Writes a line. False when it reads no more.
+    /// Writes a line. False when Claude Code no longer reads.
     pub(super) fn write(&mut self, line: String) -> bool {
-        self.writer.as_ref().is_some_and(|it| it.try_send(line).is_ok())
+        self.writer.as_ref().is_some_and(|writer| writer.try_send(line).is_ok())
     }
 
     /// Tells it to end the turn.
@@ -166,7 +168,7 @@ impl Child {
         format!("coordd-{}", self.requests)
     }
 
-    /// Lets it write down what it has, and ends it with all that it started.
+    /// Lets Claude Code save its record, and ends it with all that it started.
     pub(super) async fn finish(mut self) {
         self.writer = None;
         let exit = async {
@@ -209,9 +211,9 @@ impl Drop for Child {
     }
 }
 
-/// A version that says nothing is taken for a new one.
+/// A program without a version counts as new.
 fn is_too_old(version: &str) -> bool {
-    let mut numbers = version.split(['.', '-']).map(|it| it.parse::<u32>().ok());
+    let mut numbers = version.split(['.', '-']).map(|part| part.parse::<u32>().ok());
     let mut next = || numbers.next().flatten();
     let (Some(a), Some(b), Some(c)) = (next(), next(), next()) else { return false };
     [a, b, c] < VERSION_MIN
@@ -258,7 +260,7 @@ async fn read_lines(stdout: ChildStdout, to: mpsc::Sender<Line>) {
 async fn skip_line(reader: &mut BufReader<ChildStdout>) -> std::io::Result<()> {
     loop {
         let bytes = reader.fill_buf().await?;
-        let (len, ends) = match bytes.iter().position(|it| *it == b'\n') {
+        let (len, ends) = match bytes.iter().position(|byte| *byte == b'\n') {
             Some(at) => (at + 1, true),
             None => (bytes.len(), bytes.is_empty()),
         };

@@ -1,8 +1,8 @@
 //! How Claude Code is found and called: program, arguments, environment.
 //!
-//! A worker has the tools of one and no others; a lead has those of coordd, by MCP, and a coordinator none besides. It asks us before
-//! it uses a tool that needs it, and knows of no server and no command but ours. Arguments as of Claude Code 2.1.332. It starts
-//! nothing.
+//! A worker has the tools of one and no others; a lead has those of coordd, by MCP, and a
+//! coordinator none besides. It asks us before it uses a tool that needs it, and knows of no server
+//! and no command but ours. Arguments as of Claude Code 2.1.332. It starts nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -36,14 +36,15 @@ const SERVER_NOTE: &str = "The tools Agent, SendMessage, TaskStop and others tha
 /// How long a call of one may take, in milliseconds: a lead may wait for the whole run of a worker.
 const CALL_MAX_MS: &str = "86400000";
 
-/// Tools that a worker has, by the names of Claude Code. It passes over those that it does not have.
+/// Tools that a worker has, by the names of Claude Code. It passes over those that it does not
+/// have.
 const TOOLS: [&str; 9] =
     ["Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "WebFetch", "WebSearch", "Write"];
 /// The small set (G-6).
 const TOOLS_SIMPLE: [&str; 3] = ["Bash", "Edit", "Read"];
 
-/// Variables that say who the user is to Claude Code and where it keeps things. All others that begin as its own do describe
-/// the session that we were started from, and never pass.
+/// Variables that say who the user is to Claude Code and where it keeps things. All others that
+/// begin as its own do describe the session that we were started from, and never pass.
 const KEPT: [&str; 9] = [
     "CLAUDE_CONFIG_DIR",
     "CLAUDE_CODE_TMPDIR",
@@ -60,11 +61,11 @@ const KEPT: [&str; 9] = [
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error(
-        "Claude Code is not there: no program `{PROGRAM}` in PATH. Install it, or set `claude_path` in the configuration"
+        "Claude Code is not installed: no program `{PROGRAM}` in PATH. Install it, or set `claude_path` in the configuration"
     )]
     NotInPath,
     #[error(
-        "Claude Code is not there: {} is no program. Correct `claude_path` in the configuration", path.display()
+        "Claude Code is not installed: {} is not a program. Correct `claude_path` in the configuration", path.display()
     )]
     NotAt { path: PathBuf },
     #[error("the path of this program is not known: check that /proc is mounted")]
@@ -96,7 +97,8 @@ pub(super) enum Opening {
 }
 
 impl Invocation {
-    /// The process that it is, with its mark; it ends with whoever holds it. What its ends are connected to is the caller's.
+    /// The command as a process with its mark; it ends when its handle is dropped. The caller
+    /// connects its ends.
     pub(in crate::runtime) fn command(&self, cwd: &str, marker: &OsStr) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -110,7 +112,8 @@ impl Invocation {
         command
     }
 
-    /// The call for this agent. `turns` bounds the calls of the model, 0 does not; `server` is where its tools of coordd's are.
+    /// The call for this agent. `turns` bounds the calls of the model, 0 does not; `server` is
+    /// where its tools of coordd's are.
     pub(super) fn new(
         boot: &Bootstrap,
         kit: &Kit,
@@ -197,7 +200,7 @@ pub(super) fn find(env: &BTreeMap<String, String>) -> Result<PathBuf, CommandErr
         return if is_program(&path) { Ok(path) } else { Err(CommandError::NotAt { path }) };
     }
     let path = env.get("PATH").map_or("", String::as_str);
-    let mut places = std::env::split_paths(path).filter(|it| it.is_absolute());
+    let mut places = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     places
         .find_map(|it| Some(it.join(PROGRAM)).filter(|it| is_program(it)))
         .ok_or(CommandError::NotInPath)
@@ -207,7 +210,8 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// What of an environment is its user's own, without what describes another session of Claude Code's or is for us.
+/// What of an environment is its user's own, without what describes another session of Claude
+/// Code's or is for us.
 pub(super) fn user_environment(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let passes = |name: &str| {
         let theirs = name.starts_with("CLAUDE") || name == "AI_AGENT";
@@ -223,7 +227,9 @@ fn environment(boot: &Bootstrap) -> BTreeMap<String, String> {
     env.extend(super::super::marks(boot));
     if let Some(url) = boot.model.as_ref().filter(|it| it.provider == Provider::Anthropic) {
         // What the session was given wins over what the environment says, as for a native agent.
-        env.extend(url.base_url.clone().map(|it| ("ANTHROPIC_BASE_URL".to_owned(), it)));
+        env.extend(
+            url.base_url.clone().map(|base_url| ("ANTHROPIC_BASE_URL".to_owned(), base_url)),
+        );
     }
     for (name, value) in [
         // It is the user's to update, not an agent's.
@@ -267,7 +273,8 @@ fn prompt(boot: &Bootstrap, kit: &Kit) -> String {
     text
 }
 
-/// What it may read without asking is bounded by the session's rules; who else may write to it is coordd's to say.
+/// What it may read without asking is bounded by the session's rules; who else may write to it is
+/// coordd's to say.
 fn settings_text(boot: &Bootstrap) -> String {
     let rules = &boot.permissions;
     json!({

@@ -1,8 +1,9 @@
 //! What the turns of Claude Code cost, by its own estimate.
 //!
-//! Observed: a result tells the total of its conversation (`total_cost_usd`), which a process that goes on with one may take up or
-//! not. 2.1.332 also tells what no result has told yet (`model_usage_since_last_result`), which is to be summed up. What a process
-//! spent after its last result is told by nobody.
+//! Observed: a result tells the total of its conversation (`total_cost_usd`), which a process that
+//! goes on with one may take up or not. 2.1.332 also tells what no result has told yet
+//! (`model_usage_since_last_result`), which is to be summed up. What a process spent after its last
+//! result is told by nobody.
 
 use super::wire::Ended;
 

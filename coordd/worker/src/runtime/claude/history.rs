@@ -5,9 +5,10 @@
 //!   ~/.claude/projects/*/ID.jsonl   Claude Code's own record: read, never written
 //! ```
 //!
-//! Observed with Claude Code 2.1.332. A message is in its record under the id that its line had, as `uuid`, or as
-//! `source_uuid` if it entered in the middle of a turn. Claude Code itself takes a line of the first kind only once, and one of
-//! the second kind again and again; and it shows one that it has not written down yet. So its record is asked.
+//! Observed with Claude Code 2.1.332. A message is in its record under the id that its line had, as
+//! `uuid`, or as `source_uuid` if it entered in the middle of a turn. Claude Code itself takes a
+//! line of the first kind only once, and one of the second kind again and again; and it shows one
+//! that it has not written down yet. So its record is asked.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -55,9 +56,10 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The agent's conversation: the one that it has, or a new one. `config` is the folder of Claude Code's settings.
+    /// The agent's conversation: the one that it has, or a new one. `config` is the folder of
+    /// Claude Code's settings.
     pub(super) fn open(state_dir: &Path, config: Option<PathBuf>) -> Result<Self, HistoryError> {
-        let projects = config.map(|it| it.join("projects"));
+        let projects = config.map(|config| config.join("projects"));
         match read(state_dir) {
             Some(session) => Ok(Self { session, projects }),
             None => Self::begin(state_dir, projects),
@@ -112,8 +114,9 @@ impl History {
         let name = format!("{}.jsonl", self.session);
         let folders = std::fs::read_dir(self.projects.as_ref()?).ok()?;
         // The folder is named after the working directory, in a way that is not ours to know.
-        let found =
-            folders.filter_map(|it| Some(it.ok()?.path().join(&name))).find(|it| it.is_file());
+        let found = folders
+            .filter_map(|folder| Some(folder.ok()?.path().join(&name)))
+            .find(|it| it.is_file());
         File::open(found?).ok()
     }
 }
@@ -125,7 +128,8 @@ fn read(state_dir: &Path) -> Option<String> {
     (!stored.session.is_empty()).then_some(stored.session)
 }
 
-/// The id of the line that carries a message: the same each time that it is written, so that it enters once.
+/// The id of the line that carries a message: the same each time that it is written, so that it
+/// enters once.
 pub(super) fn line_uuid(agent: &str, message: &str) -> String {
     let text = format!("{agent}/{message}");
     let mut bytes = [0; 16];

@@ -1,4 +1,5 @@
-//! How Claude Code is called in a terminal that coordd runs: as its user would, with the conversation that it had there before.
+//! How Claude Code is called in a terminal that coordd runs: as its user would, with the
+//! conversation that it had there before.
 //!
 //! Observed with Claude Code 2.1.150 and 2.1.332. It starts nothing.
 
@@ -16,7 +17,7 @@ const TERMINAL: [(&str, &str); 2] = [("TERM", "xterm-256color"), ("COLORTERM", "
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error(
-        "this process was not told what to start: coordd and coordd-worker are of different versions; update both"
+        "this process was not told what to start: coordd and coordd-worker have different versions; update both"
     )]
     NotTold,
     #[error(transparent)]
@@ -62,7 +63,8 @@ mod tests {
     use super::*;
     use crate::runtime::tests::bootstrap;
 
-    /// T-2: a member in its team, in the environment of its user, who is not told that another Claude Code runs it.
+    /// T-2: a member in its team, in the environment of its user, who is not told that another
+    /// Claude Code runs it.
     #[test]
     fn t2_e1_the_call_makes_a_member_and_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();

@@ -7,9 +7,9 @@
 //!      \--at most STARTS_MAX times without anything said
 //! ```
 //!
-//! One process for a run: between runs its conversation is on disk alone. A message is acknowledged when Claude Code has it
-//! (A27), and one that came too late for a turn gets a turn of its own (A8). It must not report the end of a run; it says how it
-//! ended.
+//! One process for a run: between runs its conversation is on disk alone. A message is acknowledged
+//! when Claude Code has it (A27), and one that came too late for a turn gets a turn of its own
+//! (A8). It must not report the end of a run; it says how it ended.
 
 mod child;
 mod command;
@@ -79,7 +79,8 @@ struct Run<'a> {
     asks: BTreeMap<String, Asked>,
     answers: FuturesUnordered<LocalBoxFuture<'static, (String, Result<Response, CallError>)>>,
     asking_since: Option<Instant>,
-    /// Calls of an earlier process about which the user was asked: the same call is the same question.
+    /// Calls of an earlier process about which the user was asked: the same call is the same
+    /// question.
     asked_before: Vec<OpenCall>,
     /// It has said the last word of its turn.
     is_quiet: bool,
@@ -176,7 +177,8 @@ pub(super) async fn run(agent: &mut Agent, number: u32) -> Option<End> {
     Some(End { shortfall, reported, lasted_ms: run.clock.elapsed_ms() })
 }
 
-/// The run fails before anything was started; what it was for is recorded all the same, so that the failure is told.
+/// The run fails before anything was started; what it was for is recorded all the same, so that the
+/// failure is told.
 fn cannot_begin(agent: &mut Agent, number: u32, shortfall: Shortfall) -> End {
     let moment = agent.first_moment();
     if let Err(error) = agent.take_in(number, moment) {
@@ -240,11 +242,12 @@ impl Run<'_> {
     }
 
     fn ended_by_itself(&mut self, why: &str, starts: &mut u32) -> Result<(), Halt> {
-        tracing::warn!(why, "Claude Code ended in the middle of a run");
+        tracing::warn!(why, "Claude Code exited in the middle of a run");
         let what = self.scribe.broke_off();
         self.record(what)?;
         self.forget_asks();
-        // Whoever waited for a worker waits no more, and only the end of this process tells coordd so: then the worker's run is told.
+        // A call that waited for a worker waits no more, and only the end of this process tells
+        // coordd so: then the worker's run is notified.
         if self.agent.memory.conversation().open_calls().iter().any(|it| it.tool == WAITING_TOOL) {
             return Err(Halt::Left);
         }

@@ -19,7 +19,8 @@ const INTERRUPT_MAX: Duration = Duration::from_millis(1_200);
 const REPORT_MAX: Duration = Duration::from_mins(1);
 
 impl Run<'_> {
-    /// Ends the process. How the run ended, and whether a report was written; none when the run does not end.
+    /// Ends the process. How the run ended, and whether a report was written; none when the run
+    /// does not end.
     pub(super) async fn wind_down(
         &mut self,
         child: Option<Child>,
@@ -69,7 +70,8 @@ impl Run<'_> {
         }
     }
 
-    /// A run that could not begin is told as failed all the same, so that what it was for does not wait for ever.
+    /// A run that could not begin is told as failed all the same, so that what it was for does not
+    /// wait for ever.
     fn enter_waiting_mail(&mut self) {
         let moment = self.agent.first_moment();
         if let Err(error) = self.agent.take_in(self.number, moment) {
@@ -152,7 +154,9 @@ impl Run<'_> {
 
 fn says_something(line: &Line) -> bool {
     let Line::Said(parts) = line else { return false };
-    parts.iter().any(|it| matches!(it, super::wire::Part::Text(text) if !text.trim().is_empty()))
+    parts
+        .iter()
+        .any(|part| matches!(part, super::wire::Part::Text(text) if !text.trim().is_empty()))
 }
 
 async fn end(child: Option<Child>) {

@@ -4,8 +4,8 @@
 //!   message_start --parts--> message_stop --> Turn, then the results that came meanwhile
 //! ```
 //!
-//! The transcript is a mirror: for people, for what a run used, and for what to report of one that was cut off. Claude Code's
-//! own record is what the model reads. It does no I/O.
+//! The transcript is a mirror: for people, for what a run used, and for what to report of one that
+//! was cut off. Claude Code's own record is what the model reads. It does no I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -112,8 +112,8 @@ impl Scribe {
         what
     }
 
-    /// The turn is over, used this much and cost this much. What the answers did not tell of is counted as one more call of the
-    /// model: what Claude Code asked for itself, or for a subagent.
+    /// The turn is over, used this much and cost this much. What the answers did not tell of is
+    /// counted as one more call of the model: what Claude Code asked for itself, or for a subagent.
     pub(super) fn ended(&mut self, used: &Usage, cost_micro_usd: u64) -> Vec<What> {
         let mut what = self.message_ended();
         let written = std::mem::take(&mut self.written);

@@ -4,8 +4,8 @@
 //!   Claude Code --starts--> coordd-worker --mcp-pipe SOCKET --bytes--> this process --its own connection--> coordd
 //! ```
 //!
-//! So a call is the agent's, and coordd judges it by the agent's role. The socket lies in a folder that is closed to others, and
-//! who connects must be of our user. It decides nothing.
+//! So a call is the agent's, and coordd judges it by the agent's role. The socket lies in a folder
+//! that is closed to others, and who connects must be of our user. It decides nothing.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -91,11 +91,12 @@ fn folder(boot: &Bootstrap) -> Option<PathBuf> {
     let temporary = boot.env.get("CLAUDE_CODE_TMPDIR").map(Path::new);
     let places = [beside, temporary, Some(Path::new("/tmp"))];
     let fits = |it: &PathBuf| it.is_absolute() && it.as_os_str().len() + 2 < PATH_LEN_MAX;
-    places.into_iter().flatten().map(|it| it.join(format!("mcp-{}", boot.agent))).find(fits)
+    places.into_iter().flatten().map(|place| place.join(format!("mcp-{}", boot.agent))).find(fits)
 }
 
 fn listen(folder: &Path, socket: &Path) -> std::io::Result<UnixListener> {
-    // Left by an earlier process of this agent. What is not ours cannot be removed, or not be made again, and is an error.
+    // Left by an earlier process of this agent. What is not ours cannot be removed, or not be made
+    // again, and is an error.
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -123,7 +124,7 @@ async fn accept(listener: UnixListener, requests: Rc<Requests>) {
             }
         };
         let ours = rustix::process::geteuid().as_raw();
-        if !stream.peer_cred().is_ok_and(|it| it.uid() == ours) {
+        if !stream.peer_cred().is_ok_and(|peer| peer.uid() == ours) {
             tracing::warn!("another user wants the tools of this agent");
             continue;
         }
@@ -159,7 +160,7 @@ mod tests {
                     assert_eq!((mode(&own), mode(&own.join("s"))), (0o700, 0o600));
                     drop(listener);
                 }
-                // Whoever has put something else there is not obeyed.
+                // A socket that somebody else put there is not served.
                 std::fs::write(own.join("other"), "").unwrap();
                 assert!(listen(&own, &own.join("s")).is_err());
             })

@@ -55,7 +55,8 @@ impl Run<'_> {
             let done = self.agent.memory.conversation().so_far().turns;
             let turns = match limits.turns {
                 0 => 0,
-                // A run that has used them up gets one more, and ends as out of turns with the next.
+                // A run that has used them up gets one more, and ends as out of turns with the
+                // next.
                 max if self.is_open() => max.saturating_sub(done).max(1),
                 max => max,
             };
@@ -117,7 +118,8 @@ impl Run<'_> {
         self.agent.memory.conversation().has_input()
     }
 
-    /// Tells it what it does not know: what it was doing, what of it Claude Code has not kept, and new mail.
+    /// Tells it what it does not know: what it was doing, what of it Claude Code has not kept, and
+    /// new mail.
     fn open(
         &mut self,
         child: &mut Child,
@@ -150,7 +152,8 @@ impl Run<'_> {
         self.say(child, "")
     }
 
-    /// What entered this run and is not in Claude Code's record: it was ended before it had written it down.
+    /// What entered this run and is not in Claude Code's record: it was ended before it had written
+    /// it down.
     fn lost_inputs(&self) -> Vec<(String, String)> {
         let inputs = self.agent.memory.conversation().inputs();
         let with_uuid: Vec<(String, &String)> = inputs
@@ -175,7 +178,8 @@ impl Run<'_> {
         self.write_again(child, uuid, text)
     }
 
-    /// Calls that were open when the last process ended have a result in the record of Claude Code, and get one in ours.
+    /// Calls that were open when the last process ended have a result in the record of Claude Code,
+    /// and get one in ours.
     pub(super) fn close_open_calls(&mut self) -> Result<(), Halt> {
         let open = self.agent.memory.conversation().open_calls();
         let what = open.iter().map(|call| What::ToolResult {

@@ -78,7 +78,7 @@ impl Run<'_> {
 
     fn said(&mut self, child: &mut Child, parts: Vec<Part>) -> Result<(), Halt> {
         self.speaks()?;
-        let tool = parts.iter().find_map(|it| match it {
+        let tool = parts.iter().find_map(|part| match part {
             Part::ToolUse { name, .. } => Some(name.clone()),
             Part::Text(_) => None,
         });
@@ -86,7 +86,7 @@ impl Run<'_> {
             self.interrupt(child);
         }
         let reporting = self.stage.is_report();
-        let parts = parts.into_iter().filter(|it| !reporting || matches!(it, Part::Text(_)));
+        let parts = parts.into_iter().filter(|part| !reporting || matches!(part, Part::Text(_)));
         let what = self.scribe.said(parts.collect(), self.agent.memory.conversation());
         self.record(what)?;
         if let Some(tool) = tool {
@@ -107,7 +107,7 @@ impl Run<'_> {
             let limit = format!("{} tokens", limits.tokens);
             return Err(Halt::Limit { limit, reason: "out of tokens" });
         }
-        self.turns_left = self.turns_left.map(|it| it.saturating_sub(1));
+        self.turns_left = self.turns_left.map(|turns| turns.saturating_sub(1));
         if self.turns_left == Some(0) {
             self.interrupt(child);
         }
@@ -237,7 +237,7 @@ fn shortfall(ended: &Ended) -> Shortfall {
 }
 
 fn refusal(status: Option<u16>) -> Shortfall {
-    let status = status.map_or(String::new(), |it| format!(" (HTTP {it})"));
+    let status = status.map_or(String::new(), |status| format!(" (HTTP {status})"));
     let reason = format!(
         "the model's server refused the key or login of Claude Code{status}: run `claude` in a terminal to log in, or set \
          ANTHROPIC_API_KEY where you run coordctl"

@@ -1,13 +1,15 @@
 //! The lines that pass between the agent process and Claude Code in `stream-json` mode.
 //!
-//! Observed with Claude Code 2.1.332; nothing of it is documented. So it is read leniently: what is not known is
-//! [`Line::Other`], and a field that is missing or of another type is as if it were empty. Only what is needed here is written.
-//! This is the one module that knows the format; it does no I/O and decides nothing.
+//! Observed with Claude Code 2.1.332; nothing of it is documented. So it is read leniently: what is
+//! not known is [`Line::Other`], and a field that is missing or of another type is as if it were
+//! empty. Only what is needed here is written. This is the one module that knows the format; it
+//! does no I/O and decides nothing.
 
 use proto::notification::Usage;
 use serde_json::{Value, json};
 
-/// Longest line that is read: an image of a few MiB, in base64 and twice in the line, as in the result of a `Read`.
+/// Longest line that is read: an image of a few MiB, in base64 and twice in the line, as in the
+/// result of a `Read`.
 pub(super) const LINE_LEN_MAX: usize = 16 * 1024 * 1024;
 /// Most that a turn is believed to cost: sums of it fit for ever.
 const COST_USD_MAX: f64 = 1e6;
@@ -64,7 +66,8 @@ pub(super) struct ToolResult {
     pub(super) is_error: bool,
 }
 
-/// How a turn ended. Whether it went wrong is in `is_error` and not in `subtype`, which says `success` for an error of the API.
+/// How a turn ended. Whether it went wrong is in `is_error` and not in `subtype`, which says
+/// `success` for an error of the API.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ended {
     pub(super) is_error: bool,
@@ -154,7 +157,7 @@ fn stream_event(line: &Value) -> Line {
             None => Line::Other,
         },
         "message_delta" => {
-            Line::Written(event.get("usage").map_or(0, |it| number(it, "output_tokens")))
+            Line::Written(event.get("usage").map_or(0, |event| number(event, "output_tokens")))
         }
         "message_stop" => Line::MessageEnded,
         _ => Line::Other,
@@ -163,7 +166,7 @@ fn stream_event(line: &Value) -> Line {
 
 fn assistant(line: &Value) -> Line {
     // Words that Claude Code puts into the model's mouth, such as an error of the API.
-    let is_made_up = line.pointer("/message/model").is_some_and(|it| it == "<synthetic>")
+    let is_made_up = line.pointer("/message/model").is_some_and(|model| model == "<synthetic>")
         || line.get("is_api_error_message").and_then(Value::as_bool) == Some(true);
     if is_made_up {
         return Line::Other;
@@ -186,7 +189,7 @@ fn user(line: &Value) -> Line {
         return Line::Echo { uuid: owned(line, "uuid") };
     }
     let blocks = line.pointer("/message/content").and_then(Value::as_array);
-    let results = blocks.into_iter().flatten().filter(|it| text(it, "type") == "tool_result");
+    let results = blocks.into_iter().flatten().filter(|block| text(block, "type") == "tool_result");
     let results: Vec<_> = results
         .map(|block| ToolResult {
             id: owned(block, "tool_use_id"),
@@ -228,7 +231,7 @@ fn control_request(line: &Value) -> Line {
 fn control_response(line: &Value) -> Line {
     let Some(response) = line.get("response") else { return Line::Other };
     let is_error = text(response, "subtype") == "error";
-    let version = response.get("response").map(|it| owned(it, "claude_code_version"));
+    let version = response.get("response").map(|response| owned(response, "claude_code_version"));
     Line::Answered {
         request: owned(response, "request_id"),
         error: is_error.then(|| owned(response, "error")),
@@ -438,8 +441,8 @@ mod tests {
 
     /// What a recorded exchange comes to: one word for each line of Claude Code's that is known.
     fn kinds(recorded: &str) -> Vec<&'static str> {
-        let lines = recorded.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
-        let lines = lines.filter_map(|it| it.get("out").cloned());
+        let lines = recorded.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines = lines.filter_map(|line| line.get("out").cloned());
         let kinds = lines.filter_map(|line| match read(&line) {
             Line::Init { version } => (version == "2.1.332").then_some("init"),
             Line::MessageBegan(_) => Some("began"),

@@ -5,8 +5,9 @@
 //!                               \--the process ended, the run ended--> back to the mail
 //! ```
 //!
-//! A line that begins a turn is heard when it is taken up. One that enters in the middle of a turn is shown a moment before it is
-//! written down, so it is heard when the model has answered after it.
+//! A line that begins a turn is heard when it is taken up. One that enters in the middle of a turn
+//! is shown a moment before it is written down, so it is heard when the model has answered after
+//! it.
 
 use proto::entry::What;
 
@@ -32,12 +33,13 @@ pub(super) struct Sent {
 }
 
 impl Run<'_> {
-    /// Writes what is in the mail. What an earlier process of Claude Code may have had is asked for at the first time.
+    /// Writes what is in the mail. What an earlier process of Claude Code may have had is asked for
+    /// at the first time.
     pub(super) fn send_mail(&mut self, child: &mut Child, is_first: bool) -> Result<(), Halt> {
         let mails = self.agent.orders.take_mail();
         let uuids: Vec<String> = mails
             .iter()
-            .map(|it| history::line_uuid(&self.agent.boot.agent, &it.message))
+            .map(|mail| history::line_uuid(&self.agent.boot.agent, &mail.message))
             .collect();
         let held = if is_first { self.history.holds(&uuids) } else { Vec::new() };
         for (mail, uuid) in mails.into_iter().zip(uuids) {
@@ -116,7 +118,8 @@ impl Run<'_> {
         self.hear(|it| it.uuid == uuid && it.opens)
     }
 
-    /// It is through with a line: it will not say more of it. One that it dropped before it showed it is for the next run.
+    /// It is through with a line: it will not say more of it. One that it dropped before it showed
+    /// it is for the next run.
     pub(super) fn through_with(&mut self, uuid: &str, is_dropped: bool) -> Result<(), Halt> {
         for it in self.sent.iter_mut().filter(|it| it.uuid == uuid && is_dropped) {
             it.is_dropped = !it.is_echoed;

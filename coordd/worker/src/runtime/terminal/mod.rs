@@ -7,8 +7,8 @@
 //!               screen --pictures, while somebody looks--> coordd --> who looks
 //! ```
 //!
-//! Its program speaks to its team over files of its own; this process knows nothing of messages. What the program writes is
-//! always read, whether anybody looks or not, and is in no log.
+//! Its program speaks to its team over files of its own; this process knows nothing of messages.
+//! What the program writes is always read, whether anybody looks or not, and is in no log.
 
 mod pty;
 mod screen;
@@ -36,7 +36,8 @@ const PICTURE_EVERY: Duration = Duration::from_millis(20);
 const WHOLE_EVERY: Duration = Duration::from_millis(50);
 /// How long the last output of a program that has ended may take.
 const REST_MAX: Duration = Duration::from_millis(200);
-/// Bytes that are typed and not read by the program. What comes on top of them is lost, as at a real terminal.
+/// Bytes that are typed and not read by the program. What comes on top of them is lost, as at a
+/// real terminal.
 const TYPED_LEN_MAX: usize = 1024 * 1024;
 /// Between TERM and KILL; with the killing it stays below two seconds (W-6).
 const GRACE_MS: u64 = 400;
@@ -104,7 +105,8 @@ fn start(boot: &Bootstrap) -> Result<Terminal, String> {
     })
 }
 
-/// Tells coordd that the program has ended, until it knows; a stopped process does not wait for long.
+/// Tells coordd that the program has ended, until it knows; a stopped process does not wait for
+/// long.
 async fn tell(link: &Link, orders: &Rc<Orders>, status: u8, said: String) -> Ending {
     let patience = async {
         orders.process_ends().await;
@@ -149,7 +151,8 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Carries what is to be carried until the program has ended, with its status; none when it is to be ended.
+    /// Carries what is to be carried until the program has ended, with its status; none when it is
+    /// to be ended.
     async fn serve(&mut self, link: &Link, orders: &Rc<Orders>) -> Option<u8> {
         let mut buffer = vec![0; READ_LEN];
         let mut is_open = true;
@@ -229,7 +232,7 @@ impl Terminal {
             return;
         }
         let is_whole_due = self.whole.is_some_and(|it| it <= now);
-        let is_due = self.picture.is_some_and(|it| it <= now);
+        let is_due = self.picture.is_some_and(|due| due <= now);
         let mut frames = Vec::new();
         if is_due || is_whole_due {
             self.picture = None;

@@ -1,7 +1,8 @@
 //! A pseudo-terminal and the program in it.
 //!
-//! The program leads a session of its own, with the terminal as the controlling one (case K1): so it hears of new sizes, Ctrl-C
-//! is a signal, and the end of the terminal is one too. It must not know what the bytes mean.
+//! The program leads a session of its own, with the terminal as the controlling one (case K1): so
+//! it hears of new sizes, Ctrl-C is a signal, and the end of the terminal is one too. It must not
+//! know what the bytes mean.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -56,9 +57,10 @@ impl Pty {
     ) -> Result<(Self, Program), PtyError> {
         let open = |source: io::Error| PtyError::Open { source };
         let (master, slave) = pair(size).map_err(open)?;
-        // SAFETY: the descriptor is owned by what is registered, is the same for as long as that lives, and is closed with it.
+        // SAFETY: the descriptor is owned by what is registered, is the same for as long as that
+        // lives, and is closed with it.
         let registered = unsafe { AsyncFd::register(master) };
-        let pty = Self { master: registered.map_err(|it| open(it.into_parts().1))? };
+        let pty = Self { master: registered.map_err(|error| open(error.into_parts().1))? };
         let program = invocation.program.display().to_string();
         let fail = |source| PtyError::Spawn { program, cwd: cwd.to_owned(), source };
         let program = Program::start(invocation, cwd, &slave).map_err(fail)?;
@@ -125,7 +127,8 @@ impl Program {
         let end = || slave.try_clone().map(Stdio::from);
         let mut command = invocation.command(cwd, &marker);
         command.stdin(end()?).stdout(end()?).stderr(end()?);
-        // SAFETY: both are system calls that are async-signal-safe and take neither a lock nor memory.
+        // SAFETY: both are system calls that are async-signal-safe and take neither a lock nor
+        // memory.
         unsafe {
             command.pre_exec(take_terminal);
         }
@@ -141,11 +144,11 @@ impl Program {
         }
         let status = match self.child.wait().await {
             Ok(status) => {
-                let signal = || status.signal().and_then(|it| u8::try_from(it + 128).ok());
-                status.code().and_then(|it| u8::try_from(it).ok()).or_else(signal).unwrap_or(1)
+                let signal = || status.signal().and_then(|signal| u8::try_from(signal + 128).ok());
+                status.code().and_then(|code| u8::try_from(code).ok()).or_else(signal).unwrap_or(1)
             }
             Err(error) => {
-                tracing::warn!(%error, "how the program ended is not known");
+                tracing::warn!(%error, "the program's exit status is unknown");
                 1
             }
         };
@@ -169,7 +172,8 @@ impl Program {
     }
 }
 
-/// Runs in the child, between fork and exec: a session of its own, controlled by the terminal that is its stdin (case K1).
+/// Runs in the child, between fork and exec: a session of its own, controlled by the terminal that
+/// is its stdin (case K1).
 fn take_terminal() -> io::Result<()> {
     rustix::process::setsid()?;
     let stdin = rustix::stdio::stdin();

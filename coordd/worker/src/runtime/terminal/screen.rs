@@ -1,7 +1,8 @@
 //! What the terminal shows, and how one picture of it becomes the next.
 //!
-//! Pictures are drawn anew from what is on the screen (case K4); nothing that the program wrote goes on as it was. It answers the
-//! questions that programs ask their terminal, since whoever looks may be several or nobody.
+//! Pictures are drawn anew from what is on the screen (case K4); nothing that the program wrote
+//! goes on as it was. It answers the questions that programs ask their terminal, since there may be
+//! several viewers, or none.
 
 use std::num::NonZeroU16;
 
@@ -75,13 +76,14 @@ impl Screen {
         true
     }
 
-    /// From here on pictures follow no earlier one: whoever has one notices that.
+    /// From here on pictures follow no earlier one, and viewers notice that.
     pub(super) fn skip(&mut self) {
         self.number += 2;
         self.sent = None;
     }
 
-    /// How the picture that was sent last becomes the one that there is. Nothing where it is the same.
+    /// How the picture that was sent last becomes the one that there is. Nothing where it is the
+    /// same.
     pub(super) fn change(&mut self) -> Vec<Frame> {
         self.drawn = Instant::now();
         let now = self.parser.screen();
@@ -100,7 +102,7 @@ impl Screen {
         self.cut(bytes.into_bytes(), false)
     }
 
-    /// The picture that there is, for whoever has none. Changes are told before.
+    /// The whole picture, for a viewer that has none. Pending changes are told before.
     pub(super) fn whole(&mut self) -> Vec<Frame> {
         let now = self.parser.screen();
         let bytes = now.state_formatted().into_bytes();
@@ -109,7 +111,8 @@ impl Screen {
         self.afresh = false;
         let mut frames = self.cut(bytes, true);
         if is_first {
-            // Whoever has an older picture and nobody asked hears of it by the number.
+            // A viewer with an older picture notices by the number that this one does not follow
+            // it.
             self.number += 1;
             frames.extend(self.cut(Vec::new(), false));
         }
@@ -140,8 +143,8 @@ impl Screen {
         let (_, columns) = self.parser.screen().size();
         let rows = self.parser.screen().rows(0, columns.get());
         let lines: Vec<String> = rows.collect();
-        let line = lines.iter().rev().find(|it| !it.trim().is_empty());
-        line.map(|it| it.trim().chars().take(LINE_CHARS_MAX).collect()).unwrap_or_default()
+        let line = lines.iter().rev().find(|line| !line.trim().is_empty());
+        line.map(|line| line.trim().chars().take(LINE_CHARS_MAX).collect()).unwrap_or_default()
     }
 }
 
@@ -167,7 +170,7 @@ impl vt100::Callbacks for Asked {
         params: &[&[u16]],
         last: char,
     ) {
-        let asked = params.first().and_then(|it| it.first()).copied().unwrap_or(0);
+        let asked = params.first().and_then(|param| param.first()).copied().unwrap_or(0);
         match (first, second, last, asked) {
             // What are you? A terminal with the usual.
             (None, None, 'c', 0) => self.answer("\x1b[?1;2c"),

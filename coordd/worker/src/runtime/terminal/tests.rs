@@ -136,7 +136,8 @@ async fn test(work: impl Future<Output = ()>) {
         .await;
 }
 
-/// K1: the program's terminal is the one that controls it, so it hears of a new size; what is typed reaches it in order.
+/// K1: the program's terminal is the one that controls it, so it hears of a new size; what is typed
+/// reaches it in order.
 #[tokio::test]
 async fn k1_a_program_hears_of_a_new_size_and_reads_what_is_typed() {
     test(Box::pin(async {
@@ -151,7 +152,8 @@ async fn k1_a_program_hears_of_a_new_size_and_reads_what_is_typed() {
         assert!(viewer.text().contains("24 80"), "{}", viewer.text());
         let size = Some(Size { rows: 33, columns: 111 });
         peer.order(Order::ScreenInput { size, bytes: Bytes::default() }).await;
-        // Some shells see to a signal only when a line is read; in others the signal ends the reading.
+        // Some shells see to a signal only when a line is read; in others the signal ends the
+        // reading.
         peer.order(typed("one\rtwo\r")).await;
         viewer.until(&mut peer, "<two>").await;
         viewer.until(&mut peer, "33 111").await;
@@ -173,7 +175,7 @@ async fn k1_a_program_hears_of_a_new_size_and_reads_what_is_typed() {
     .await;
 }
 
-/// K4: whoever begins to look late has the same screen, and so has one that missed something.
+/// K4: a viewer that comes late sees the same screen, and so does one that missed a picture.
 #[tokio::test]
 async fn k4_a_late_and_a_slow_viewer_come_to_the_same_screen() {
     test(Box::pin(async {
@@ -208,7 +210,9 @@ async fn k4_a_late_and_a_slow_viewer_come_to_the_same_screen() {
         let wholes: Vec<Frame> = peer
             .reports
             .drain(..)
-            .filter_map(|it| if let Report::Screen { frame } = it { Some(frame) } else { None })
+            .filter_map(
+                |report| if let Report::Screen { frame } = report { Some(frame) } else { None },
+            )
             .collect();
         for frame in &wholes {
             late.take(frame.clone());
@@ -246,7 +250,8 @@ async fn k4_a_flood_is_read_whether_anybody_looks_or_not() {
             panic!("{call:?}")
         };
         assert_eq!((*status, said.as_str()), (7, "line 29999"));
-        let shown = peer.reports.iter().filter(|it| matches!(it, Report::Screen { .. })).count();
+        let shown =
+            peer.reports.iter().filter(|report| matches!(report, Report::Screen { .. })).count();
         assert_eq!(shown, 0, "nobody looked");
         peer.reply(call.id, Response::Done {}).await;
         assert_eq!(process.await.unwrap(), Ending::Done);
@@ -254,7 +259,7 @@ async fn k4_a_flood_is_read_whether_anybody_looks_or_not() {
     .await;
 }
 
-/// What programs ask their terminal is answered here, whoever looks.
+/// What programs ask their terminal is answered here, with or without viewers.
 #[tokio::test]
 async fn k4_a_program_that_asks_its_terminal_is_answered() {
     test(Box::pin(async {
@@ -290,8 +295,8 @@ async fn w6_a_stop_leaves_nothing_of_a_terminal() {
         for name in ["aside", "own"] {
             let pid = std::fs::read_to_string(world.path("work").join(name)).unwrap();
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-            // Whoever it was handed to may not have reaped it yet.
-            let is_gone = stat.as_ref().map_or(true, |it| it.contains(") Z "));
+            // Its new parent may not have reaped it yet.
+            let is_gone = stat.as_ref().map_or(true, |stat| stat.contains(") Z "));
             assert!(is_gone, "{name} lives: {stat:?}");
         }
     }))
@@ -324,7 +329,8 @@ async fn t2_a_program_that_is_not_there_is_told_as_its_end() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
 
-    /// K4: whatever a program writes, a viewer that draws the pictures has the same screen, and at no time one of its own.
+    /// K4: whatever a program writes, a viewer that draws the pictures has the same screen, and at
+    /// no time one of its own.
     #[test]
     fn k4_any_output_is_drawn_as_it_is(
         pieces in proptest::collection::vec((0..OUTPUT.len(), "[a-zé漢 ]{0,12}", 0..4u8), 1..40),
@@ -382,7 +388,8 @@ const OUTPUT: [&str; 20] = [
     "\x1b]0;title\x07\x1b[?1006h\x08\x08\t",
 ];
 
-/// K4: whoever has a picture of before nobody looked is told by the numbers that it follows no more.
+/// K4: a viewer with a picture from before a time without viewers sees by the numbers that the next
+/// one does not follow it.
 #[test]
 fn k4_a_picture_of_before_nobody_looked_is_no_longer_followed() {
     let mut screen = Screen::new(SIZE_FIRST);
@@ -395,6 +402,6 @@ fn k4_a_picture_of_before_nobody_looked_is_no_longer_followed() {
     screen.take(b"two");
     // The whole one is for somebody else.
     let changes = screen.whole().into_iter().filter(|it| !it.whole);
-    let came: Vec<_> = changes.map(|it| old.take(it)).collect();
+    let came: Vec<_> = changes.map(|change| old.take(change)).collect();
     assert!(came.iter().any(|it| matches!(it, Came::Missed)), "{came:?}");
 }

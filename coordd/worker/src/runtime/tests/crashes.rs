@@ -52,7 +52,7 @@ async fn rel31_an_outcome_on_disk_counts() {
         process.crash().await;
         let path = world.path("state/transcript.jsonl");
         let text = std::fs::read_to_string(&path).unwrap();
-        let without_end: Vec<_> = text.lines().filter(|it| !it.contains("run_ended")).collect();
+        let without_end: Vec<_> = text.lines().filter(|line| !line.contains("run_ended")).collect();
         std::fs::write(&path, without_end.join("\n") + "\n").unwrap();
         let (_process, mut peer) = world.connect().await;
         let (_, _, told) = peer.run_ended().await;
@@ -161,7 +161,7 @@ async fn d5_a_crash_after_the_last_answer_asks_the_model_nothing_again() {
         std::fs::remove_file(world.path("state/outcome-1.json")).unwrap();
         let path = world.path("state/transcript.jsonl");
         let text = std::fs::read_to_string(&path).unwrap();
-        let without_end: Vec<_> = text.lines().filter(|it| !it.contains("run_ended")).collect();
+        let without_end: Vec<_> = text.lines().filter(|line| !line.contains("run_ended")).collect();
         std::fs::write(&path, without_end.join("\n") + "\n").unwrap();
         let (_process, mut peer) = world.connect().await;
         assert_eq!(peer.record_run(true).await.1.result, "done");
@@ -205,7 +205,7 @@ async fn rel41_a_damaged_transcript_is_kept_and_the_model_is_told() {
         let (run, _) = peer.record_run(true).await;
         assert_eq!(run, 2);
         let lines = world.transcript();
-        assert!(lines.iter().any(|it| it.contains("transcript.jsonl.corrupt-")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("transcript.jsonl.corrupt-")), "{lines:?}");
         assert_eq!(lines[0], "input the task");
     })
     .await;

@@ -85,7 +85,7 @@ async fn w5_a_stopped_worker_wakes_with_its_context_and_the_message_as_its_promp
         let [_, woken, said] = starts(&lines, "input")[..] else { panic!("{lines:?}") };
         assert!(woken.starts_with("input Your last run ended (completed)"), "{woken}");
         assert!(woken.contains("from the lead;"), "{woken}");
-        // Whoever looks sees the lead's words as they are.
+        // A viewer sees the lead's words as they are.
         assert_eq!(said, "input go on");
     })
     .await;

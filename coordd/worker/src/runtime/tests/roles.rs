@@ -1,7 +1,7 @@
 use super::*;
 
 async fn tools_of(boot: &Bootstrap) -> Vec<String> {
-    Kit::assemble(boot).await.unwrap().specs.into_iter().map(|it| it.name).collect()
+    Kit::assemble(boot).await.unwrap().specs.into_iter().map(|spec| spec.name).collect()
 }
 
 #[cfg(feature = "coordinator")]
@@ -125,7 +125,7 @@ async fn c4_a_coordinator_fans_out_and_is_refused_everything_else() {
                 .starts_with("error There is no tool \"Bash\" here. The tools are: Agent,")
         );
         let started: Vec<_> =
-            starts(&lines, "result").iter().map(|it| it.lines().nth(2).unwrap()).collect();
+            starts(&lines, "result").iter().map(|start| start.lines().nth(2).unwrap()).collect();
         assert_eq!(started, ["name: one", "name: two", "name: three"]);
     })
     .await;

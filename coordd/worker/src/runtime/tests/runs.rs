@@ -29,9 +29,10 @@ async fn r1_a_whole_run_with_tools() {
         assert_eq!(std::fs::read_to_string(world.path("work/made")).unwrap(), "hello");
         let reported = crate::outcome::read(&world.path("state"), 1).unwrap();
         assert_eq!(reported, outcome);
-        let entries = peer.reports.iter().filter(|it| matches!(it, Report::Entry { .. })).count();
+        let entries =
+            peer.reports.iter().filter(|report| matches!(report, Report::Entry { .. })).count();
         assert!(entries >= 9, "{entries} entries were reported");
-        assert!(peer.reports.iter().any(|it| matches!(it, Report::Delta { .. })));
+        assert!(peer.reports.iter().any(|report| matches!(report, Report::Delta { .. })));
     })
     .await;
 }

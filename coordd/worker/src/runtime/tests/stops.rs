@@ -33,7 +33,8 @@ async fn w6_a_stop_ends_the_tool_and_its_children_within_two_seconds() {
     .await;
 }
 
-/// W-6: what the model had said before the stop stays in the conversation, so that a continued worker knows it.
+/// W-6: what the model had said before the stop stays in the conversation, so that a continued
+/// worker knows it.
 #[tokio::test]
 async fn w6_a_stop_while_the_model_answers() {
     let mut world =
