@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 mod contract;
 mod dependencies;
 mod documents;
-mod licence;
 mod sources;
 
 /// The folders that hold our code, and documents that are read on GitHub.

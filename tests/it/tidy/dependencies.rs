@@ -1,29 +1,11 @@
-//! Rules about what the programs are built from. `deny.toml` has the same policy for cargo-deny.
+//! Rules about what the programs are built from. Licences and bans are cargo-deny's, by `deny.toml`.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
 
-use super::licence::is_allowed;
 use super::{none, read, root};
-
-/// As in `deny.toml`.
-const LICENCES: [&str; 10] = [
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-3-Clause",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
-
-/// As in `deny.toml`.
-const BANNED: [&str; 5] = ["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
 
 /// Clients, servers and ciphers. The daemon has no network; agents and bridges do that, beside it.
 const NOT_IN_DAEMON: [&str; 14] = [
@@ -95,15 +77,6 @@ fn locked() -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// The strings of an array in `deny.toml`, comments apart.
-fn denied(from: &str, to: &str, key: &str) -> BTreeSet<String> {
-    let policy = read("deny.toml");
-    let (_, section) = policy.split_once(from).expect("the section is there");
-    let (section, _) = section.split_once(to).expect("the section ends");
-    let lines = section.lines().map(str::trim).filter_map(|line| line.strip_prefix(key));
-    lines.filter_map(|line| line.strip_prefix('"')?.split('"').next()).map(str::to_owned).collect()
-}
-
 /// Neither reachable from outside nor able to leak a key: it has nothing to do so with.
 #[test]
 fn the_daemon_has_no_http_client_and_no_tls() {
@@ -153,19 +126,6 @@ fn the_core_is_built_on_nothing_that_needs_std() {
 }
 
 #[test]
-fn licences_are_compatible() {
-    let mut complaints = Vec::new();
-    for package in packages() {
-        let licence = text(&package, "license");
-        if !is_allowed(licence, &LICENCES) {
-            let (name, version) = (text(&package, "name"), text(&package, "version"));
-            complaints.push(format!("{name} {version}: {licence:?}"));
-        }
-    }
-    none("a licence that nobody has looked at; see deny.toml", &complaints);
-}
-
-#[test]
 fn everything_comes_from_crates_io() {
     let strange = locked().into_iter().filter_map(|(name, source)| {
         let source = source.filter(|source| source != CRATES_IO)?;
@@ -177,13 +137,6 @@ fn everything_comes_from_crates_io() {
     let members =
         ["coordctl", "coordd", "coordd-bridge", "coordd-core", "coordd-worker", "proto", "tests"];
     assert_eq!(ours, members.map(str::to_owned).into(), "packages without a source are ours");
-}
-
-#[test]
-fn one_tls_library_and_one_crypto_library() {
-    let found = locked().into_iter().map(|(name, _)| name);
-    let found: Vec<_> = found.filter(|name| BANNED.contains(&name.as_str())).collect();
-    none("banned in deny.toml", &found);
 }
 
 /// Later versions of it are not it any more.
@@ -200,10 +153,4 @@ fn bincode_is_pinned() {
         .map(|(package, dependency)| (text(package, "name"), text(dependency, "req")))
         .collect();
     assert_eq!(users, [("proto", "=2.0.1")], "one crate uses bincode, at exactly this version");
-}
-
-#[test]
-fn the_policy_of_cargo_deny_is_the_same() {
-    assert_eq!(denied("[licenses]", "[bans]", ""), LICENCES.map(str::to_owned).into());
-    assert_eq!(denied("[bans]", "[sources]", "{ name = "), BANNED.map(str::to_owned).into());
 }
