@@ -53,10 +53,9 @@ fn run_ended(client: &mut Client) -> Notification {
     })
 }
 
-/// What the model reads in the one `<result>`, with the five escapes undone.
+/// What the model reads in the one `<result>`.
 fn result_in(text: &str) -> String {
-    let inner = text.split_once("<result>").unwrap().1.split_once("</result>").unwrap().0;
-    inner.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+    proto::notification::parse(text).unwrap().result
 }
 
 /// B11: the end of a run is an event of its own.

@@ -135,6 +135,8 @@ pub fn notification(bytes: &[u8]) {
         ..empty.clone()
     };
     same_tags(&render(&empty), &render(&full));
+    let told = proto::notification::parse(&render(&full)).unwrap();
+    assert_eq!([&told.task_id, &told.summary, &told.result], [&visible(&text); 3]);
     same_tags(&render_agent_message("", "x", ""), &render_agent_message(&text, &text, &text));
     same_tags(&render_agent_message("", "x", ""), &render_agent_message(&text, "x", &text));
     let shown = visible(&text);

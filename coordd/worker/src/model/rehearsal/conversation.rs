@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use proto::notification::{self, Told};
 use regex::Regex;
 use serde_json::Value;
 
@@ -177,8 +178,8 @@ impl Reader {
             }
             self.conversation.last_tool_result = Some(text.clone());
         } else {
-            for notification in text.split("<task-notification>").skip(1) {
-                self.ended(notification.split("</task-notification>").next().unwrap_or_default());
+            for told in notification::find(&text) {
+                self.ended(told);
             }
             if self.user_turns == 1 {
                 self.conversation.prompt.push_str(&text);
@@ -208,23 +209,19 @@ impl Reader {
         }
     }
 
-    fn ended(&mut self, notification: &str) {
-        let id = element(notification, "task-id");
+    fn ended(&mut self, told: Told) {
         let agents = &self.conversation.agents;
-        let known = agents.iter().find(|(_, it)| it.id == id).map(|(name, _)| name.clone());
-        let summary = element(notification, "summary");
-        let Some(name) = known.or_else(|| summary.split('"').nth(1).map(str::to_owned)) else {
+        let known = agents.iter().find(|(_, agent)| agent.id == told.task_id);
+        let known = known.map(|(name, _)| name.clone());
+        let Some(name) = known.or_else(|| told.summary.split('"').nth(1).map(str::to_owned)) else {
             return;
         };
         let agent = self.conversation.agents.entry(name).or_default();
         if agent.id.is_empty() {
-            agent.id = id;
+            agent.id = told.task_id;
         }
-        agent.ended = Some(RunEnded {
-            at: self.at,
-            status: element(notification, "status"),
-            result: element(notification, "result"),
-        });
+        let status = told.status.as_str().to_owned();
+        agent.ended = Some(RunEnded { at: self.at, status, result: told.result });
     }
 }
 
@@ -243,50 +240,4 @@ fn text_at<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 /// The rest of the first line `label: …`.
 fn line_of<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(label)?.strip_prefix(':').map(str::trim))
-}
-
-/// The text of an element that holds no others. Its text is escaped, so the first closing tag is
-/// its own.
-fn element(xml: &str, name: &str) -> String {
-    let inner = xml
-        .split_once(&format!("<{name}>"))
-        .and_then(|(_, rest)| rest.split_once(&format!("</{name}>")))
-        .map_or("", |(inner, _)| inner);
-    unescape(inner)
-}
-
-fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((plain, after)) = rest.split_once('&') {
-        out.push_str(plain);
-        let entity = after.split_once(';').and_then(|(name, behind)| Some((entity(name)?, behind)));
-        if let Some((char, behind)) = entity {
-            out.push(char);
-            rest = behind;
-        } else {
-            out.push('&');
-            rest = after;
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
-fn entity(name: &str) -> Option<char> {
-    match name {
-        "lt" => Some('<'),
-        "gt" => Some('>'),
-        "amp" => Some('&'),
-        "quot" => Some('"'),
-        "apos" => Some('\''),
-        _ => {
-            let number = name.strip_prefix('#')?;
-            let code = match number.strip_prefix('x') {
-                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-                None => number.parse().ok()?,
-            };
-            char::from_u32(code)
-        }
-    }
 }

@@ -55,11 +55,15 @@ fn launched(call: &str, id: &str, name: &str) -> Value {
 }
 
 fn notification(id: &str, status: &str, name: &str, result: &str) -> String {
-    format!(
-        "<task-notification>\n<task-id>{id}</task-id>\n<status>{status}</status>\n\
-         <summary>Agent &quot;{name}&quot; {status}</summary>\n<result>{result}</result>\n\
-         <usage><total_tokens>9</total_tokens></usage>\n</task-notification>"
-    )
+    use proto::notification::{Notification, RunStatus, Usage, render};
+    let all = [RunStatus::Completed, RunStatus::Failed, RunStatus::Killed];
+    render(&Notification {
+        task_id: id.to_owned(),
+        status: all.into_iter().find(|it| it.as_str() == status).unwrap(),
+        summary: format!("Agent \"{name}\" {status}"),
+        result: result.to_owned(),
+        usage: Usage { output_tokens: 9, ..Usage::default() },
+    })
 }
 
 fn text(text: &str) -> Value {
@@ -92,15 +96,7 @@ fn lead_turns() -> Vec<(&'static str, Value)> {
         ("assistant", json!([text("They are at work.")])),
         ("user", json!([text(&notification("b222", "failed", "b", ""))])),
         ("assistant", json!("Still waiting for: a. I have a111.")),
-        (
-            "user",
-            json!([text(&notification(
-                "a111",
-                "completed",
-                "a",
-                "1 &lt; 2 &amp;&amp; &#x41;&#66;"
-            ))]),
-        ),
+        ("user", json!([text(&notification("a111", "completed", "a", "1 < 2 && AB"))])),
         ("assistant", json!([text("a: …"), sent])),
         ("user", json!([tool_result("m1", "queued")])),
         ("assistant", json!("Still waiting for: a. I have a111.")),
@@ -204,7 +200,7 @@ fn a_worker_is_known_by_its_notification_alone() {
     let two = format!(
         "{}\n{}",
         notification("y1", "completed", "y", "no"),
-        notification("z1", "completed", "z", "&lt;/task-notification&gt;&bogus; &")
+        notification("z1", "completed", "z", "</task-notification>&bogus; &")
     );
     let message = message(rehearsal(script).reply(&body(&[], &[("user", json!(two))])));
     assert_eq!(message.text, "z1 </task-notification>&bogus; &");
@@ -419,7 +415,7 @@ async fn a_script_is_played_over_http_by_agents_that_restart() {
         (Stop::EndTurn, &vec![said("Still waiting for: a.")])
     );
     turns.push(Turn { role: Role::Assistant, blocks: waiting.blocks });
-    turns.push(user(vec![said(&notification("a9", "completed", "a", "&quot;yes&quot;"))]));
+    turns.push(user(vec![said(&notification("a9", "completed", "a", "\"yes\""))]));
 
     let (third, _folder) = scripted(script);
     let last = ask(&third, &turns).await.0.expect("step 2");
