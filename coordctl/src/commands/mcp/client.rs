@@ -4,7 +4,7 @@
 //! opencode 1.18.33. The clients' own commands for this are not used, because they also change
 //! other settings.
 
-use super::json_text;
+use super::json_text::{self, Dialect};
 use super::toml_text;
 use crate::paths::{Vars, absolute};
 use serde_json::{Value, json};
@@ -76,10 +76,10 @@ impl Client {
             (Self::Codex, Scope::User) => absolute(vars, "CODEX_HOME")
                 .or_else(|| below_home(".codex"))
                 .map(|it| it.join("config.toml")),
-            (Self::Opencode, Scope::Project) => Some(folder.join("opencode.json")),
+            (Self::Opencode, Scope::Project) => Some(json_or_jsonc(folder.join("opencode.json"))),
             (Self::Opencode, Scope::User) => absolute(vars, "XDG_CONFIG_HOME")
                 .or_else(|| below_home(".config"))
-                .map(|it| it.join("opencode/opencode.json")),
+                .map(|it| json_or_jsonc(it.join("opencode/opencode.json"))),
             (Self::Gemini, Scope::Project) => Some(folder.join(".gemini/settings.json")),
             (Self::Gemini, Scope::User) => below_home(".gemini/settings.json"),
         }
@@ -105,6 +105,14 @@ impl Client {
         entry
     }
 
+    /// What it takes for JSON. Gemini CLI and opencode strip comments first.
+    fn dialect(self) -> Dialect {
+        match self {
+            Self::Claude | Self::Codex => Dialect::Strict,
+            Self::Opencode | Self::Gemini => Dialect::Jsonc,
+        }
+    }
+
     fn container(self) -> &'static str {
         match self {
             Self::Claude | Self::Gemini => "mcpServers",
@@ -124,7 +132,7 @@ impl Client {
             }
             return Ok(toml_text::with_entry(text, container, NAME, Some(&entry))?);
         }
-        let found = json_text::entry(text, container, NAME)?;
+        let found = json_text::entry(text, self.dialect(), (container, NAME))?;
         if has_all(found.as_ref(), &entry) {
             return Ok(text.to_owned());
         }
@@ -132,7 +140,7 @@ impl Client {
         if let (Some(whole), Value::Object(entry)) = (whole.as_object_mut(), entry) {
             whole.extend(entry);
         }
-        Ok(json_text::with_entry(text, container, NAME, Some(&whole))?)
+        Ok(json_text::with_entry(text, self.dialect(), (container, NAME), Some(&whole))?)
     }
 
     /// The file's text without it.
@@ -145,11 +153,17 @@ impl Client {
                 None => Ok(text.to_owned()),
             };
         }
-        match json_text::entry(text, container, NAME)? {
-            Some(_) => Ok(json_text::with_entry(text, container, NAME, None)?),
+        match json_text::entry(text, self.dialect(), (container, NAME))? {
+            Some(_) => Ok(json_text::with_entry(text, self.dialect(), (container, NAME), None)?),
             None => Ok(text.to_owned()),
         }
     }
+}
+
+/// The file of that name, or the one in which opencode reads the same with `.jsonc` at the end, if there is only that.
+fn json_or_jsonc(json: PathBuf) -> PathBuf {
+    let jsonc = json.with_extension("jsonc");
+    if !json.exists() && jsonc.exists() { jsonc } else { json }
 }
 
 /// Whether all that is wanted is there.
@@ -192,6 +206,18 @@ mod tests {
         assert_eq!(file(Client::Codex).unwrap(), Path::new("/x/config.toml"));
         assert_eq!(file(Client::Opencode).unwrap(), Path::new("/g/opencode/opencode.json"));
         assert_eq!(file(Client::Gemini), None);
+    }
+
+    #[test]
+    fn l4_a_file_with_comments_in_its_name_is_the_one_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = || Client::Opencode.file(Scope::Project, &Vars::new(), folder.path()).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert_eq!(file(), at("opencode.json"));
+        std::fs::write(at("opencode.jsonc"), "{}").unwrap();
+        assert_eq!(file(), at("opencode.jsonc"));
+        std::fs::write(at("opencode.json"), "{}").unwrap();
+        assert_eq!(file(), at("opencode.json"));
     }
 
     #[test]

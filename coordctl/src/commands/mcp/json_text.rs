@@ -1,17 +1,30 @@
 //! A change to one entry of a JSON file, made in its text: everything else keeps its bytes, its
-//! order and its spaces.
+//! order, its spaces and its comments.
 //!
-//! The text is strict JSON, which `serde_json` has said before anything is looked for here; and
-//! what comes out is read again and compared with what it is to say.
+//! jsonc-parser says where things are; and what comes out is read again and compared with what it
+//! is to say.
 
+use jsonc_parser::ast::{self, ObjectProp};
+use jsonc_parser::tokens::{Token, TokenAndRange};
+use jsonc_parser::{
+    CollectOptions, CommentCollectionStrategy, ParseOptions, parse_to_ast, parse_to_serde_value,
+};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value};
 use std::ops::Range;
 
+/// What a program takes for JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Strict,
+    /// With comments, and with commas behind the last of something.
+    Jsonc,
+}
+
 /// Why a file is left alone.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JsonError {
-    #[error("it is no JSON ({0}); comments are not understood here")]
+    #[error("it is no JSON ({0})")]
     NoJson(String),
     #[error("`{0}` in it is not an object")]
     NoObject(String),
@@ -19,34 +32,65 @@ pub(super) enum JsonError {
     Unsure,
 }
 
+impl Dialect {
+    fn options(self) -> ParseOptions {
+        let is_loose = self == Self::Jsonc;
+        ParseOptions {
+            allow_comments: is_loose,
+            allow_trailing_commas: is_loose,
+            allow_loose_object_property_names: false,
+            allow_missing_commas: false,
+            allow_single_quoted_strings: false,
+            allow_hexadecimal_numbers: false,
+            allow_unary_plus_numbers: false,
+            allow_bare_decimal_point_numbers: false,
+            allow_non_finite_numbers: false,
+            allow_extended_string_escapes: false,
+        }
+    }
+
+    /// What a text says.
+    fn read(self, text: &str) -> Result<Value, JsonError> {
+        let no_json = |error: &dyn std::fmt::Display| JsonError::NoJson(error.to_string());
+        match self {
+            Self::Strict => serde_json::from_str(text).map_err(|error| no_json(&error)),
+            Self::Jsonc => {
+                parse_to_serde_value(text, &self.options()).map_err(|error| no_json(&error))
+            }
+        }
+    }
+}
+
 /// The file's text with `container.name` set to `value`, or taken out for none.
 pub(super) fn with_entry(
     text: &str,
-    container: &str,
-    name: &str,
+    dialect: Dialect,
+    (container, name): (&str, &str),
     value: Option<&Value>,
 ) -> Result<String, JsonError> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
-    let before: Value =
-        serde_json::from_str(text).map_err(|error| JsonError::NoJson(error.to_string()))?;
-    let wanted = changed(before, container, name, value)?;
+    let wanted = changed(dialect.read(text)?, container, name, value)?;
+    let file = File::read(text, dialect)?;
     let after = match value {
-        Some(value) => set(text, container, name, value),
-        None => remove(text, container, name),
+        Some(value) => file.set(container, name, value),
+        None => file.remove(container, name),
     };
     let after = after.ok_or(JsonError::Unsure)?;
-    let is_right = serde_json::from_str::<Value>(&after).is_ok_and(|it| it == wanted);
+    let is_right = dialect.read(&after).is_ok_and(|says| says == wanted);
     if is_right { Ok(after) } else { Err(JsonError::Unsure) }
 }
 
 /// The entry as it is.
-pub(super) fn entry(text: &str, container: &str, name: &str) -> Result<Option<Value>, JsonError> {
+pub(super) fn entry(
+    text: &str,
+    dialect: Dialect,
+    (container, name): (&str, &str),
+) -> Result<Option<Value>, JsonError> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| JsonError::NoJson(error.to_string()))?;
-    Ok(value.get(container).and_then(|it| it.get(name)).cloned())
+    let value = dialect.read(text)?;
+    Ok(value.get(container).and_then(|of| of.get(name)).cloned())
 }
 
 /// What the file is to say.
@@ -69,98 +113,25 @@ fn changed(
     Ok(all)
 }
 
-/// An object in the text.
-struct Object {
-    /// From its first brace to behind its last.
-    span: Range<usize>,
-    members: Vec<Member>,
+/// A text with what stands where in it.
+struct File<'a> {
+    text: &'a str,
+    root: ast::Object<'a>,
+    /// With the comments.
+    tokens: Vec<TokenAndRange<'a>>,
 }
 
-struct Member {
-    name: String,
-    /// Where its name begins.
-    start: usize,
-    value: Range<usize>,
+/// The last one counts where a name is there twice.
+fn find<'o, 'a>(of: &'o ast::Object<'a>, name: &str) -> Option<(usize, &'o ObjectProp<'a>)> {
+    of.properties.iter().enumerate().rev().find(|(_, member)| member.name.as_str() == name)
 }
 
-impl Object {
-    /// The object that begins at or after this place.
-    fn at(text: &str, from: usize) -> Option<Self> {
-        let start = skip_space(text, from);
-        let mut at = start;
-        expect(text, &mut at, b'{')?;
-        let mut members = Vec::new();
-        loop {
-            at = skip_space(text, at);
-            match text.as_bytes().get(at)? {
-                b'}' => return Some(Self { span: start..at + 1, members }),
-                b',' => at += 1,
-                _ => {
-                    let name = at..skip_value(text, at)?;
-                    at = skip_space(text, name.end);
-                    expect(text, &mut at, b':')?;
-                    let value = skip_space(text, at);
-                    let end = skip_value(text, value)?;
-                    members.push(Member {
-                        name: serde_json::from_str(text.get(name.clone())?).ok()?,
-                        start: name.start,
-                        value: value..end,
-                    });
-                    at = end;
-                }
-            }
-        }
-    }
-
-    /// The last one counts where a name is there twice.
-    fn find(&self, name: &str) -> Option<(usize, &Member)> {
-        self.members.iter().enumerate().rev().find(|(_, it)| it.name == name)
-    }
+fn end_of(member: &ObjectProp<'_>) -> usize {
+    member.range.end
 }
 
-fn expect(text: &str, at: &mut usize, byte: u8) -> Option<()> {
-    (text.as_bytes().get(*at) == Some(&byte)).then(|| *at += 1)
-}
-
-fn skip_space(text: &str, from: usize) -> usize {
-    let rest = text.as_bytes().get(from..).unwrap_or_default();
-    from + rest.iter().take_while(|it| it.is_ascii_whitespace()).count()
-}
-
-/// The end of the value that begins here.
-fn skip_value(text: &str, from: usize) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for (at, byte) in bytes.iter().enumerate().skip(from) {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => {
-                    in_string = false;
-                    if depth == 0 {
-                        return Some(at + 1);
-                    }
-                }
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' | b',' | b':' if depth == 0 => return Some(at),
-            b'}' | b']' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ if depth == 0 && byte.is_ascii_whitespace() => return Some(at),
-            _ => {}
-        }
-    }
-    (depth == 0 && !in_string).then_some(bytes.len())
+fn is_comment(token: &Token<'_>) -> bool {
+    matches!(token, Token::CommentLine(_) | Token::CommentBlock(_))
 }
 
 /// How the file is laid out.
@@ -171,12 +142,13 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn of(text: &'a str, root: &Object) -> Self {
+    fn of(file: &File<'a>) -> Self {
+        let (text, root) = (file.text, &file.root);
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
-        let Some(first) = root.members.first() else {
+        let Some(first) = root.properties.first() else {
             return Self { newline, step: Some("  ") };
         };
-        let gap = text.get(root.span.start + 1..first.start).unwrap_or_default();
+        let gap = text.get(root.range.start + 1..first.range.start).unwrap_or_default();
         let step = gap.rsplit_once('\n').map(|(_, step)| if step.is_empty() { "  " } else { step });
         Self { newline, step }
     }
@@ -203,53 +175,127 @@ impl<'a> Layout<'a> {
     }
 }
 
-fn set(text: &str, container: &str, name: &str, value: &Value) -> Option<String> {
-    let root = Object::at(text, 0)?;
-    let layout = Layout::of(text, &root);
-    let Some((_, found)) = root.find(container) else {
-        let inner = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
-        return insert(text, &root, &layout, 1, &layout.member(container, &inner, 1)?);
-    };
-    let of = Object::at(text, found.value.start)?;
-    match of.find(name) {
-        Some((_, member)) => replace(text, member.value.clone(), &layout.value(value, 2)?),
-        None => insert(text, &of, &layout, 2, &layout.member(name, value, 2)?),
+impl<'a> File<'a> {
+    fn read(text: &'a str, dialect: Dialect) -> Result<Self, JsonError> {
+        let collect =
+            CollectOptions { comments: CommentCollectionStrategy::AsTokens, tokens: true };
+        let parsed = parse_to_ast(text, &collect, &dialect.options())
+            .map_err(|error| JsonError::NoJson(error.to_string()))?;
+        let Some(ast::Value::Object(root)) = parsed.value else {
+            return Err(JsonError::NoObject("the whole".to_owned()));
+        };
+        Ok(Self { text, root, tokens: parsed.tokens.unwrap_or_default() })
+    }
+
+    fn set(&self, container: &str, name: &str, value: &Value) -> Option<String> {
+        let layout = Layout::of(self);
+        let Some((_, found)) = find(&self.root, container) else {
+            let inner = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
+            return self.insert(&self.root, &layout, 1, &layout.member(container, &inner, 1)?);
+        };
+        let of = found.value.as_object()?;
+        match find(of, name) {
+            Some((_, member)) => {
+                let value_start = ast_range(&member.value).start;
+                self.replace(&[(value_start..end_of(member), &layout.value(value, 2)?)])
+            }
+            None => self.insert(of, &layout, 2, &layout.member(name, value, 2)?),
+        }
+    }
+
+    /// Puts a member behind the last one, and behind what is said of that one in its line.
+    fn insert(
+        &self,
+        of: &ast::Object<'_>,
+        layout: &Layout<'_>,
+        depth: usize,
+        member: &str,
+    ) -> Option<String> {
+        let (begin, end) = (layout.begin(depth), layout.begin(depth - 1));
+        let inside_end = of.range.end - 1;
+        let Some(last) = of.properties.last() else {
+            let after = self.comments_end(of.range.start + 1..inside_end);
+            return self.replace(&[(after..inside_end, &format!("{begin}{member}{end}"))]);
+        };
+        let gap = end_of(last)..inside_end;
+        let own_line = self.text.get(gap.clone())?.find('\n').map_or(gap.end, |at| gap.start + at);
+        if let Some(comma) = self.comma(&gap) {
+            let at = self.comments_end(comma.end..own_line.max(comma.end));
+            return self.replace(&[(at..at, &format!("{begin}{member},"))]);
+        }
+        let at = self.comments_end(gap.start..own_line);
+        self.replace(&[(gap.start..gap.start, ","), (at..at, &format!("{begin}{member}"))])
+    }
+
+    fn remove(&self, container: &str, name: &str) -> Option<String> {
+        let unchanged = || Some(self.text.to_owned());
+        let Some((_, found)) = find(&self.root, container) else { return unchanged() };
+        let of = found.value.as_object()?;
+        let Some((at, member)) = find(of, name) else { return unchanged() };
+        let before = at.checked_sub(1).and_then(|at| of.properties.get(at));
+        let next = of.properties.get(at + 1);
+        let gap_before = before.map_or(of.range.start + 1, end_of)..member.range.start;
+        let gap_after = end_of(member)..next.map_or(of.range.end - 1, |next| next.range.start);
+        if self.has_comment(&gap_before) || self.has_comment(&gap_after) {
+            let comma = match self.comma(&gap_after) {
+                Some(comma) => Some(comma),
+                None => self.comma(&gap_before),
+            };
+            // Its line goes, where it has one of its own.
+            let begins = self.text.get(gap_before.clone())?.trim_end_matches([' ', '\t']);
+            let begins = begins.strip_suffix('\n').map(|it| it.strip_suffix('\r').unwrap_or(it));
+            let start = begins.map_or(gap_before.end, |begins| gap_before.start + begins.len());
+            let mut cuts = vec![(start..end_of(member), "")];
+            cuts.extend(comma.map(|comma| (comma, "")));
+            cuts.sort_by_key(|(range, _)| range.start);
+            return self.replace(&cuts);
+        }
+        let range = match (before, next) {
+            (Some(before), _) => end_of(before)..end_of(member),
+            (None, Some(next)) => member.range.start..next.range.start,
+            (None, None) => of.range.start + 1..of.range.end - 1,
+        };
+        self.replace(&[(range, "")])
+    }
+
+    fn tokens_in(&self, range: &Range<usize>) -> impl Iterator<Item = &TokenAndRange<'a>> {
+        let (start, end) = (range.start, range.end);
+        self.tokens.iter().filter(move |token| start <= token.range.start && token.range.end <= end)
+    }
+
+    fn has_comment(&self, range: &Range<usize>) -> bool {
+        self.tokens_in(range).any(|token| is_comment(&token.token))
+    }
+
+    fn comma(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let comma = self.tokens_in(range).find(|token| token.token == Token::Comma)?;
+        Some(comma.range.start..comma.range.end)
+    }
+
+    /// Behind the last comment that begins in this range; its start where there is none.
+    fn comments_end(&self, range: Range<usize>) -> usize {
+        let begins = |token: &&TokenAndRange<'_>| {
+            is_comment(&token.token) && range.contains(&token.range.start)
+        };
+        self.tokens.iter().filter(begins).map(|token| token.range.end).max().unwrap_or(range.start)
+    }
+
+    /// The text with these ranges replaced; they are in order.
+    fn replace(&self, changes: &[(Range<usize>, &str)]) -> Option<String> {
+        let (mut out, mut from) = (String::with_capacity(self.text.len()), 0);
+        for (range, with) in changes {
+            out.push_str(self.text.get(from..range.start)?);
+            out.push_str(with);
+            from = range.end;
+        }
+        out.push_str(self.text.get(from..)?);
+        Some(out)
     }
 }
 
-/// Puts a member behind the last one.
-fn insert(
-    text: &str,
-    of: &Object,
-    layout: &Layout<'_>,
-    depth: usize,
-    member: &str,
-) -> Option<String> {
-    if let Some(last) = of.members.last() {
-        let end = last.value.end;
-        return replace(text, end..end, &format!(",{}{member}", layout.begin(depth)));
-    }
-    let inside = of.span.start + 1..of.span.end - 1;
-    let (begin, end) = (layout.begin(depth), layout.begin(depth - 1));
-    replace(text, inside, &format!("{begin}{member}{end}"))
-}
-
-fn remove(text: &str, container: &str, name: &str) -> Option<String> {
-    let root = Object::at(text, 0)?;
-    let Some((_, found)) = root.find(container) else { return Some(text.to_owned()) };
-    let of = Object::at(text, found.value.start)?;
-    let Some((at, member)) = of.find(name) else { return Some(text.to_owned()) };
-    let before = at.checked_sub(1).and_then(|it| of.members.get(it));
-    let range = match (before, of.members.get(at + 1)) {
-        (Some(before), _) => before.value.end..member.value.end,
-        (None, Some(next)) => member.start..next.start,
-        (None, None) => of.span.start + 1..of.span.end - 1,
-    };
-    replace(text, range, "")
-}
-
-fn replace(text: &str, range: Range<usize>, with: &str) -> Option<String> {
-    Some(format!("{}{with}{}", text.get(..range.start)?, text.get(range.end..)?))
+fn ast_range(value: &ast::Value<'_>) -> jsonc_parser::common::Range {
+    use jsonc_parser::common::Ranged as _;
+    value.range()
 }
 
 #[cfg(test)]
@@ -257,12 +303,75 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const ENTRY: (&str, &str) = ("mcpServers", "coordd");
+
     fn put(text: &str) -> Result<String, JsonError> {
-        with_entry(text, "mcpServers", "coordd", Some(&json!({ "command": "c", "args": ["mcp"] })))
+        put_as(text, Dialect::Strict)
     }
 
     fn take(text: &str) -> Result<String, JsonError> {
-        with_entry(text, "mcpServers", "coordd", None)
+        with_entry(text, Dialect::Strict, ENTRY, None)
+    }
+
+    fn put_as(text: &str, dialect: Dialect) -> Result<String, JsonError> {
+        with_entry(text, dialect, ENTRY, Some(&json!({ "command": "c", "args": ["mcp"] })))
+    }
+
+    #[test]
+    fn l4_comments_and_commas_survive_in_both_directions() {
+        let compact = |text: &str| {
+            text.replace("\n      ", "").replace("\n    }", "}").replace("  \"mcp\"]", "\"mcp\"]")
+        };
+        for (before, says) in [
+            (
+                "{\n  // servers\n  \"mcpServers\": {\n    \"a\": 1 // about a\n    // the end\n  }\n}\n",
+                "\"a\": 1, // about a\n    \"coordd\"",
+            ),
+            (
+                "{\n  \"mcpServers\": {\n    \"a\": 1, /* about a */\n    // the end\n  },\n}\n",
+                "\"a\": 1, /* about a */\n    \"coordd\"",
+            ),
+            ("{\n  \"mcpServers\": {\n    // none yet\n  }\n}\n", "// none yet\n    \"coordd\""),
+            (
+                "{\n  \"theme\": \"//no comment\", // dark, or so\n}\n",
+                "// dark, or so\n  \"mcpServers\"",
+            ),
+            ("// mine\n{}\n// the end\n", "// mine\n{\n  \"mcpServers\""),
+        ] {
+            let after = put_as(before, Dialect::Jsonc).unwrap();
+            assert!(after.contains(says), "{before}gave\n{after}");
+            for comment in ["servers", "about a", "the end", "none yet", "dark, or so", "mine"] {
+                assert_eq!(before.contains(comment), after.contains(comment), "{after}");
+            }
+            let value = entry(&after, Dialect::Jsonc, ENTRY).unwrap().unwrap();
+            assert_eq!(value["command"], "c", "{}", compact(&after));
+            let without = with_entry(&after, Dialect::Jsonc, ENTRY, None).unwrap();
+            assert_eq!(entry(&without, Dialect::Jsonc, ENTRY).unwrap(), None);
+            let lines = |text: &str| {
+                text.lines().filter(|line| line.contains("//") || line.contains("/*")).count()
+            };
+            assert_eq!(lines(&without), lines(before), "{before}gave\n{after}and then\n{without}");
+            assert_eq!(put_as(&without, Dialect::Jsonc).map(|_| ()), Ok(()), "{without}");
+        }
+    }
+
+    #[test]
+    fn l4_an_entry_between_comments_is_replaced_and_taken_out() {
+        let text = "{\n  \"mcpServers\": {\n    // one\n    \"a\": 1, // of a\n    \"coordd\": {\"old\": true}, // of ours\n    // two\n    \"b\": 2\n  }\n}\n";
+        let after = put_as(text, Dialect::Jsonc).unwrap();
+        let is_kept = |text: &str| {
+            ["// one", "// of a", "// two", "\"a\": 1", "\"b\": 2"]
+                .iter()
+                .all(|it| text.contains(it))
+        };
+        assert!(is_kept(&after) && !after.contains("old"), "{after}");
+        let without = with_entry(&after, Dialect::Jsonc, ENTRY, None).unwrap();
+        assert!(is_kept(&without) && !without.contains("coordd"), "{without}");
+        assert_eq!(with_entry(text, Dialect::Jsonc, ENTRY, None).unwrap(), without);
+        // Looseness of other kinds is nobody's.
+        for bad in ["{a: 1}", "{'a': 1}", "{\"a\": 1 \"b\": 2}", "{\"a\": 0x1}", "{} {}"] {
+            assert!(matches!(put_as(bad, Dialect::Jsonc), Err(JsonError::NoJson(_))), "{bad}");
+        }
     }
 
     #[test]
