@@ -21,7 +21,7 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use wire::Wire;
+use wire::{Opened, Wire};
 
 /// How long a daemon may take to say hello, and to answer what only reads (K5).
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -69,8 +69,8 @@ impl Client {
         let limit = answer_limit(&ask.request);
         let call = ask.call(1);
         let (wire, welcome) = match Wire::open_binary(path, &call)? {
-            Some(open) => open,
-            None => Wire::open_lines(path, &call)?,
+            Opened::Binary(wire, welcome) => (wire, welcome),
+            Opened::Lines(age) => Wire::open_lines(path, &call, age)?,
         };
         let mut client = Self { wire, welcome, next_id: 2, events: VecDeque::new(), closing: None };
         let response = client.reply_to(1, limit)?;
@@ -146,11 +146,13 @@ impl Client {
     fn reply_to(&mut self, id: u64, limit: Duration) -> Result<Response, ClientError> {
         let until = Instant::now().checked_add(limit);
         loop {
-            match self.wire.receive(until, limit)? {
+            match self.wire.receive_for(Some(id), until, limit)? {
                 FromDaemon::Reply(reply) if reply.id == id => {
                     return match reply.outcome {
                         Outcome::Ok(response) => Ok(*response),
-                        Outcome::Error(body) => Err(ClientError::Denied(body)),
+                        Outcome::Error(body) => {
+                            Err(self.wire.not_known(&body).unwrap_or(ClientError::Denied(body)))
+                        }
                     };
                 }
                 FromDaemon::Closing(body) => return Err(ClientError::Denied(body)),

@@ -119,6 +119,7 @@ fn is_restart(error: &ClientError) -> bool {
         | ClientError::Silent { .. }
         | ClientError::Skew { .. }
         | ClientError::Unreadable { .. }
+        | ClientError::NotKnown { .. }
         | ClientError::TooLarge
         | ClientError::Io { .. } => false,
     }

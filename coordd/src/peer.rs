@@ -23,7 +23,7 @@ use codec::{Codec, Decoded, Decoder};
 use coordd_core::id::{AgentId, PeerId};
 use coordd_core::input::Credentials;
 use proto::error::{ErrorBody, ErrorCode};
-use proto::hello::{Hello, REVISION};
+use proto::hello::{Hello, revision};
 use proto::{FromDaemon, ToDaemon, frame};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -228,8 +228,8 @@ where
                 ErrorBody::new(ErrorCode::Malformed, "this is neither a preamble nor a JSON line");
             return Err(Failed { codec: Codec::Lines, error: Some(error) });
         };
-        to.write_all(&frame::preamble(REVISION)).await.map_err(quiet)?;
-        if theirs != REVISION {
+        to.write_all(&frame::preamble(revision())).await.map_err(quiet)?;
+        if theirs != revision() {
             // The peer reads our revision and comes back with JSON Lines.
             return Err(Failed { codec, error: None });
         }
@@ -249,7 +249,7 @@ where
                 None
             }
         }
-        Decoded::BadCall { .. } => None,
+        Decoded::BadCall { .. } | Decoded::Passed => None,
     };
     let Some(hello) = hello else {
         let error = ErrorBody::new(ErrorCode::NoHello, "the first message must be a hello")
@@ -310,6 +310,10 @@ async fn read<R: AsyncRead + Unpin>(
             Ok(Some(Decoded::BadCall { id, error })) => {
                 calls.acquire().await.ok()?.forget();
                 routes.reactor.send(Arrival::Refused { peer, call: id, error }).await.ok()?;
+                continue;
+            }
+            Ok(Some(Decoded::Passed)) => {
+                tracing::debug!(%peer, "a report that this build does not know is passed over");
                 continue;
             }
             Ok(None) => return drained(calls).await,

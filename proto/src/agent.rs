@@ -228,6 +228,7 @@ pub enum Order {
         /// The message's id.
         message: String,
         /// Who it is from.
+        #[serde(deserialize_with = "crate::entry::origin")]
         origin: Origin,
         /// The text as the model is to read it.
         text: String,

@@ -192,6 +192,9 @@ pub struct BridgeView {
     pub peers: Vec<BridgePeerView>,
     /// What was refused, and how often.
     pub refused: Vec<(String, u64)>,
+    /// What came a second time, or so late that it says nothing any more, and how often: servers do that to what is good.
+    #[serde(default)]
+    pub passed_over: Vec<(String, u64)>,
     /// The latest messages that were not let in, here or there.
     #[serde(default)]
     pub letters: Vec<LetterView>,

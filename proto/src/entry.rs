@@ -4,7 +4,7 @@
 use crate::WallMs;
 use crate::json::Json;
 use crate::notification::{Notification, RunStatus, Usage};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One entry. Entries of an agent are numbered from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,7 @@ pub enum What {
     /// Text that entered the conversation in the user's role.
     Input {
         /// Who it is from. Only [`Origin::User`] carries the user's authority.
+        #[serde(deserialize_with = "origin")]
         origin: Origin,
         /// The delivered message that it is, for deduplication.
         #[serde(default)]
@@ -100,4 +101,34 @@ pub enum Origin {
     },
     /// coordd itself: context, or a word about limits.
     System {},
+}
+
+/// An origin. One of a kind that only a newer program knows, in a line, is somebody outside:
+/// nobody's words carry less authority, and the message is not lost.
+pub(crate) fn origin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Origin, D::Error> {
+    if !deserializer.is_human_readable() {
+        return Origin::deserialize(deserializer);
+    }
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(Origin::deserialize(&value).unwrap_or_else(|_| Origin::Outside {
+        name: "unknown".to_owned(),
+        address: String::new(),
+        verified: false,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m8_an_origin_of_an_unknown_kind_has_the_authority_of_a_stranger() {
+        let line =
+            r#"{"input":{"origin":{"oracle":{"name":"user"}},"message":null,"text":"hear me"}}"#;
+        let What::Input { origin, text, .. } = crate::line::decode(line.as_bytes()).unwrap() else {
+            panic!("no input")
+        };
+        assert!(matches!(origin, Origin::Outside { verified: false, .. }), "{origin:?}");
+        assert_eq!(text, "hear me");
+    }
 }

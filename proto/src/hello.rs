@@ -1,6 +1,7 @@
 //! The first words on a connection.
 
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 
 /// The major version of the JSON Lines protocol. Raised only when an old client would
 /// misunderstand.
@@ -16,6 +17,38 @@ pub const PROTOCOL_MIN: u32 = 1;
 /// `#[serde(default)]`, and whatever was written is still written. The same test reads the lines of
 /// all earlier revisions.
 pub const REVISION: u32 = 2;
+
+/// The revision that this program speaks in the binary codec: [`REVISION`], unless a test has it
+/// play a later build.
+pub fn revision() -> u32 {
+    #[cfg(feature = "skew")]
+    if crate::skew::is_later() {
+        return REVISION + 1;
+    }
+    REVISION
+}
+
+/// How old the program at the other end is, by the revision of its types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// As old as this one, or nobody knows.
+    Same,
+    /// Older than this one.
+    Older,
+    /// Newer than this one.
+    Newer,
+}
+
+impl Age {
+    /// The age of a program that speaks this revision.
+    pub fn of(theirs: u32) -> Self {
+        match theirs.cmp(&revision()) {
+            Ordering::Less => Self::Older,
+            Ordering::Equal => Self::Same,
+            Ordering::Greater => Self::Newer,
+        }
+    }
+}
 
 /// Who is calling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

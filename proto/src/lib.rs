@@ -26,8 +26,11 @@ pub mod notification;
 pub mod request;
 pub mod response;
 pub mod screen;
+#[cfg(feature = "skew")]
+pub mod skew;
 pub mod team;
 pub mod teammate;
+pub mod unknown;
 pub mod view;
 
 use serde::{Deserialize, Serialize};

@@ -25,6 +25,10 @@ pub enum LineError {
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, LineError> {
     let mut bytes = serde_json::to_vec(message)
         .map_err(|error| LineError::Malformed { reason: error.to_string() })?;
+    #[cfg(feature = "skew")]
+    if crate::skew::is_later() {
+        bytes = crate::skew::lines(bytes);
+    }
     if bytes.len() > LINE_LEN_MAX {
         return Err(LineError::TooLong);
     }

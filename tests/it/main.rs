@@ -12,6 +12,7 @@
     reason = "a test fails by panicking, and so do the functions it is made of; it looks for one thing among many"
 )]
 
+mod ages;
 mod bad_input;
 mod bounded;
 mod claude;

@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, Failure};
 use proto::error::ErrorBody;
-use proto::hello::{PROTOCOL, PROTOCOL_MIN};
+use proto::hello::{Age, PROTOCOL, PROTOCOL_MIN};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +22,9 @@ pub(crate) enum ClientError {
     #[error("coordd speaks protocol {theirs}, and this coordctl {PROTOCOL_MIN} to {PROTOCOL}")]
     Skew { theirs: u32 },
     #[error("coordd {version} sent what coordctl {} does not understand", env!("CARGO_PKG_VERSION"))]
-    Unreadable { version: String, reason: String },
+    Unreadable { version: String, age: Age, reason: String },
+    #[error("coordd {version} does not know what coordctl {} asks of it", env!("CARGO_PKG_VERSION"))]
+    NotKnown { version: String, age: Age },
     #[error("the request is too large to send")]
     TooLarge,
     #[error("{what} {}", path.display())]
@@ -44,16 +46,28 @@ impl From<ClientError> for Failure {
             ClientError::Lost => Self::new(Exit::NoDaemon, message)
                 .hint("try again; `coordctl doctor` checks the installation"),
             ClientError::Denied(body) => body.into(),
-            ClientError::Skew { theirs } if theirs > PROTOCOL => {
-                Self::failed(message).hint("coordctl is too old: update coordctl")
+            ClientError::Skew { theirs } => {
+                let age = if theirs > PROTOCOL { Age::Newer } else { Age::Older };
+                Self::failed(message).hint(to_update(age))
             }
-            ClientError::Skew { .. } => Self::failed(message)
-                .hint("coordd is too old: update coordd, then run `coordctl daemon restart`"),
-            ClientError::Unreadable { reason, .. } => Self::failed(format!("{message}: {reason}"))
-                .hint("install coordd and coordctl of the same version, then run `coordctl daemon restart`"),
+            ClientError::Unreadable { age, reason, .. } => {
+                Self::failed(format!("{message}: {reason}")).hint(to_update(age))
+            }
+            ClientError::NotKnown { age, .. } => Self::failed(message).hint(to_update(age)),
             ClientError::TooLarge => Self::failed(message).hint("a message may have 256 KiB"),
             ClientError::Io { source, .. } => Self::failed(format!("{message}: {source}"))
                 .hint("`coordctl doctor` checks the installation"),
+        }
+    }
+}
+
+/// Which side to update, by coordd's age.
+fn to_update(coordd: Age) -> &'static str {
+    match coordd {
+        Age::Newer => "coordctl is too old: update coordctl",
+        Age::Older => "coordd is too old: update coordd, then run `coordctl daemon restart`",
+        Age::Same => {
+            "install coordd and coordctl of the same version, then run `coordctl daemon restart`"
         }
     }
 }

@@ -214,3 +214,88 @@ fn only_changes_carry_a_key() {
     assert_eq!(one.call(1).key, one.call(2).key);
     assert_ne!(one.call(1).key, other.call(1).key);
 }
+
+/// Answers in lines, as a daemon whose revision is this much more than ours, or less.
+fn in_another_age(first: &mut UnixStream, revision: u32) {
+    let mut preamble = [0; PREAMBLE_LEN];
+    first.read_exact(&mut preamble).unwrap();
+    first.write_all(&frame::preamble(revision)).unwrap();
+}
+
+fn older(mut stream: UnixStream) {
+    in_another_age(&mut stream, REVISION - 1);
+}
+
+fn newer(mut stream: UnixStream) {
+    in_another_age(&mut stream, REVISION + 1);
+}
+
+fn answers_in_lines(mut stream: UnixStream, lines: &[&str]) {
+    let welcome = r#"{"welcome":{"protocol":1,"version":"9.9.9","pid":1,"boot":"b"}}"#;
+    let all = [&[welcome], lines].concat().join("\n") + "\n";
+    stream.write_all(all.as_bytes()).unwrap();
+    // Until the client has read it.
+    let _closed = stream.read_to_end(&mut Vec::new());
+}
+
+fn does_not_know_it(stream: UnixStream) {
+    answers_in_lines(
+        stream,
+        &[
+            r#"{"reply":{"id":1,"outcome":{"error":{"code":"malformed","message":"unknown variant","hint":""}}}}"#,
+        ],
+    );
+}
+
+fn knows_more(stream: UnixStream) {
+    answers_in_lines(stream, &[r#"{"reply":{"id":1,"outcome":{"ok":{"weather":{}}}}}"#]);
+}
+
+#[test]
+fn d3_what_cannot_be_between_two_ages_names_the_side_to_update() {
+    let ask = || Ask::new(Request::Ping {});
+    for (age, answer, wanted) in [
+        (older as fn(UnixStream), does_not_know_it as fn(UnixStream), "update coordd"),
+        (newer, does_not_know_it, "update coordctl"),
+        (older, knows_more, "update coordd"),
+        (newer, knows_more, "update coordctl"),
+    ] {
+        let daemon = fake(vec![age, answer]);
+        let failure = Failure::from(Client::open(&daemon.path, &ask()).unwrap_err());
+        assert!(failure.hint.contains(wanted), "{wanted}: {failure:?}");
+        assert!(failure.message.contains("9.9.9"), "{failure:?}");
+        assert_eq!(failure.exit, Exit::Failed);
+        daemon.serving.join().unwrap();
+    }
+}
+
+fn has_news(stream: UnixStream) {
+    answers_in_lines(
+        stream,
+        &[
+            r#"{"event":{"seq":3,"at_ms":1,"session":"s","event":{"weather":{"sky":"blue"}}}}"#,
+            r#"{"order":{"dance":{}}}"#,
+            r#"{"reply":{"id":9,"outcome":{"ok":{"weather":{}}}}}"#,
+            r#"{"reply":{"id":1,"outcome":{"ok":{"done":{}}}}}"#,
+            r#"{"event":{"seq":0,"at_ms":1,"session":"s","event":{"weather":{"sky":"blue"}}}}"#,
+            r#"{"event":{"seq":4,"at_ms":1,"session":"s","event":{"session_removed":{}}}}"#,
+        ],
+    );
+}
+
+#[test]
+fn d3_events_of_an_unknown_kind_are_a_gap_and_end_nothing() {
+    let daemon = fake(vec![newer, has_news]);
+    let request = Request::Subscribe { session: String::new(), after: None };
+    let (mut client, _) = Client::open(&daemon.path, &Ask::new(request)).unwrap();
+    let mut next = || {
+        let Pushed::Event(event) = client.next_pushed(Some(ANSWER_LIMIT)).unwrap() else {
+            panic!("no event")
+        };
+        (event.seq, event.event)
+    };
+    assert_eq!(next(), (3, proto::event::Event::Gap { missed: Some(1) }));
+    assert_eq!(next(), (4, proto::event::Event::SessionRemoved {}));
+    drop(client);
+    daemon.serving.join().unwrap();
+}

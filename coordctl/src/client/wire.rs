@@ -2,9 +2,12 @@
 
 use super::error::ClientError;
 use super::{ANSWER_LIMIT, READ_LEN};
+use proto::error::{ErrorBody, ErrorCode};
+use proto::event::{Event, Numbered};
 use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
-use proto::hello::{Hello, PROTOCOL, PROTOCOL_MIN, REVISION, Welcome};
+use proto::hello::{Age, Hello, PROTOCOL, PROTOCOL_MIN, Welcome, revision};
 use proto::line::{self, LineDecoder};
+use proto::unknown::{self, Kind, Read};
 use proto::{Call, FromDaemon, ToDaemon};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -22,6 +25,26 @@ pub(super) struct Wire {
     decoder: Decoder,
     buf: Vec<u8>,
     version: String,
+    age: Age,
+}
+
+/// What came of a connection in the binary codec.
+pub(super) enum Opened {
+    Binary(Wire, Welcome),
+    /// coordd is of another revision, or does not speak the binary codec: it wants lines.
+    Lines(Age),
+}
+
+/// What came, to this build.
+enum Heard {
+    Message(FromDaemon),
+    /// A newer coordd's answer.
+    UnknownReply {
+        id: u64,
+        reason: String,
+    },
+    /// Something that is not for this program, or may be missed.
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -31,13 +54,10 @@ enum Decoder {
 }
 
 impl Wire {
-    /// A connection in the binary codec, or nothing if the daemon is of another revision.
-    pub(super) fn open_binary(
-        path: &Path,
-        call: &Call,
-    ) -> Result<Option<(Self, Welcome)>, ClientError> {
+    /// A connection in the binary codec, if the daemon is of this revision.
+    pub(super) fn open_binary(path: &Path, call: &Call) -> Result<Opened, ClientError> {
         let mut wire = Self::connect(path, Decoder::Frames(FrameDecoder::default()))?;
-        let mut bytes = frame::preamble(REVISION).to_vec();
+        let mut bytes = frame::preamble(revision()).to_vec();
         for message in [ToDaemon::Hello(hello()), ToDaemon::Call(call.clone())] {
             bytes.extend(frame::encode(&message).map_err(|_| ClientError::TooLarge)?);
         }
@@ -49,23 +69,30 @@ impl Wire {
             match wire.read_into(space, until, ANSWER_LIMIT)? {
                 // The daemon closed at once: it does not know the preamble, or it has no place for
                 // us and reports that in JSON.
-                0 => return Ok(None),
+                0 => return Ok(Opened::Lines(Age::Same)),
                 n => got += n,
             }
             if first.first() != Some(&0) {
-                return Ok(None);
+                return Ok(Opened::Lines(Age::Same));
             }
         }
-        if frame::read_preamble(&first) != Some(REVISION) {
-            return Ok(None);
+        match frame::read_preamble(&first).map(Age::of) {
+            Some(Age::Same) => {
+                let welcome = wire.welcome(until)?;
+                Ok(Opened::Binary(wire, welcome))
+            }
+            other => Ok(Opened::Lines(other.unwrap_or(Age::Same))),
         }
-        let welcome = wire.welcome(until)?;
-        Ok(Some((wire, welcome)))
     }
 
     /// A connection in JSON Lines, which programs of any revision understand.
-    pub(super) fn open_lines(path: &Path, call: &Call) -> Result<(Self, Welcome), ClientError> {
+    pub(super) fn open_lines(
+        path: &Path,
+        call: &Call,
+        age: Age,
+    ) -> Result<(Self, Welcome), ClientError> {
         let mut wire = Self::connect(path, Decoder::Lines(LineDecoder::default()))?;
+        wire.age = age;
         let mut bytes = Vec::new();
         for message in [ToDaemon::Hello(hello()), ToDaemon::Call(call.clone())] {
             bytes.extend(line::encode(&message).map_err(|_| ClientError::TooLarge)?);
@@ -115,6 +142,7 @@ impl Wire {
             decoder,
             buf,
             version: "of an unknown version".to_owned(),
+            age: Age::Same,
         })
     }
 
@@ -173,9 +201,24 @@ impl Wire {
         until: Option<Instant>,
         limit: Duration,
     ) -> Result<FromDaemon, ClientError> {
+        self.receive_for(None, until, limit)
+    }
+
+    /// The same, for who waits for the answer to this call: one that is not understood is an error.
+    pub(super) fn receive_for(
+        &mut self,
+        call: Option<u64>,
+        until: Option<Instant>,
+        limit: Duration,
+    ) -> Result<FromDaemon, ClientError> {
         loop {
-            if let Some(message) = self.decoded()? {
-                return Ok(message);
+            match self.decoded()? {
+                Some(Heard::Message(message)) => return Ok(message),
+                Some(Heard::UnknownReply { id, reason }) if Some(id) == call => {
+                    return Err(self.unreadable(reason));
+                }
+                Some(Heard::UnknownReply { .. } | Heard::Nothing) => continue,
+                None => {}
             }
             let mut buf = std::mem::take(&mut self.buf);
             let got = self.read_into(&mut buf, until, limit);
@@ -191,24 +234,54 @@ impl Wire {
         }
     }
 
-    fn decoded(&mut self) -> Result<Option<FromDaemon>, ClientError> {
+    /// The next whole message, or nothing until more arrives.
+    fn decoded(&mut self) -> Result<Option<Heard>, ClientError> {
         let message = match &mut self.decoder {
             Decoder::Frames(decoder) => match decoder.next_frame() {
                 Ok(None) => return Ok(None),
-                Ok(Some(body)) => frame::decode(&body).map_err(|error| error.to_string()),
+                Ok(Some(body)) => {
+                    frame::decode(&body).map(Read::Message).map_err(|error| error.to_string())
+                }
                 Err(error) => Err(error.to_string()),
             },
             Decoder::Lines(decoder) => match decoder.next_line() {
                 Ok(None) => return Ok(None),
-                Ok(Some(text)) => line::decode(&text).map_err(|error| error.to_string()),
+                Ok(Some(text)) => unknown::read(&text).map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
             },
         };
-        message.map(Some).map_err(|reason| self.unreadable(reason))
+        match message.map_err(|reason| self.unreadable(reason))? {
+            Read::Message(message) => Ok(Some(Heard::Message(message))),
+            Read::Unknown(unknown) => Ok(Some(match unknown.kind {
+                Kind::Reply { id } => Heard::UnknownReply { id, reason: unknown.reason },
+                // What is left out of the numbered ones is said, as it is when somebody reads too
+                // slowly.
+                Kind::Event { seq, at_ms, session } if seq > 0 => {
+                    let event = Event::Gap { missed: Some(1) };
+                    let gap = Numbered { seq, at_ms, session, event };
+                    Heard::Message(FromDaemon::Event(Box::new(gap)))
+                }
+                Kind::Event { .. }
+                | Kind::Call { .. }
+                | Kind::Report
+                | Kind::Order
+                | Kind::Bridge => Heard::Nothing,
+            })),
+        }
     }
 
-    fn unreadable(&self, reason: String) -> ClientError {
-        ClientError::Unreadable { version: self.version.clone(), reason }
+    /// What coordd said makes no sense to this build.
+    pub(super) fn unreadable(&self, reason: String) -> ClientError {
+        ClientError::Unreadable { version: self.version.clone(), age: self.age, reason }
+    }
+
+    /// What coordd answers to a request that it does not know, since it is of another revision;
+    /// nothing for other denials.
+    pub(super) fn not_known(&self, denial: &ErrorBody) -> Option<ClientError> {
+        if self.age == Age::Same || denial.code != ErrorCode::Malformed {
+            return None;
+        }
+        Some(ClientError::NotKnown { version: self.version.clone(), age: self.age })
     }
 
     fn read_into(

@@ -70,7 +70,7 @@ fn said(context: &Context, response: &Response, word: &str) -> anyhow::Result<Ex
 }
 
 fn status(context: &mut Context) -> anyhow::Result<Exit> {
-    let response = running(context)?;
+    let response = running(context).map_err(Failure::from)?;
     output::respond(context, &response, || {
         expect!(&response, Daemon { daemon });
         Ok(output::print(&super::status::daemon_text(daemon, format::now_ms()))?)
@@ -79,12 +79,12 @@ fn status(context: &mut Context) -> anyhow::Result<Exit> {
 }
 
 /// The daemon if it runs. With its socket held by systemd, connecting alone would start it.
-pub(crate) fn running(context: &mut Context) -> Result<Response, Failure> {
+pub(crate) fn running(context: &mut Context) -> Result<Response, ClientError> {
     if start::is_under_systemd(&context.paths, &context.vars) && !unit_is_active() {
         let path = context.paths.socket.clone();
-        return Err(ClientError::NoDaemon { path }.into());
+        return Err(ClientError::NoDaemon { path });
     }
-    Ok(context.call_running(Request::DaemonStatus {})?)
+    context.call_running(Request::DaemonStatus {})
 }
 
 fn unit_is_active() -> bool {
@@ -94,11 +94,11 @@ fn unit_is_active() -> bool {
 fn stop(context: &mut Context) -> anyhow::Result<Exit> {
     let response = match running(context) {
         Ok(response) => response,
-        Err(error) if error.message.starts_with("no coordd answers") => {
+        Err(ClientError::NoDaemon { .. }) => {
             output::note("coordd is not running");
             return Ok(Exit::Done);
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(Failure::from(error).into()),
     };
     expect!(&response, Daemon { daemon });
     end(context, daemon.pid, daemon.under_systemd, false)?;
@@ -162,8 +162,15 @@ fn restart(context: &mut Context) -> anyhow::Result<Exit> {
                 end(context, daemon.pid, false, true)?;
             }
         }
-        Err(error) if error.exit == Exit::NoDaemon => end_stuck(context)?,
-        Err(error) => return Err(error.into()),
+        // A daemon of another build, whose answer says nothing here, is replaced as well: that is the way out.
+        Err(ClientError::Unreadable { .. } | ClientError::NotKnown { .. }) => end_stuck(context)?,
+        Err(error) => {
+            let failure = Failure::from(error);
+            if failure.exit != Exit::NoDaemon {
+                return Err(failure.into());
+            }
+            end_stuck(context)?;
+        }
     }
     let response = context.call(Request::DaemonStatus {})?;
     said(context, &response, "restarted")

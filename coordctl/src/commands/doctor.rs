@@ -1,8 +1,9 @@
 //! `coordctl doctor`: checks the installation. It starts nothing and changes nothing.
 
+use crate::client::ClientError;
 use crate::config::Config;
 use crate::context::Context;
-use crate::error::Exit;
+use crate::error::{Exit, Failure};
 use crate::terminal::{Paint, line};
 use crate::{format, model, output, paths, start};
 use proto::agent::Runtime;
@@ -94,10 +95,13 @@ fn text(context: &Context, it: &Check) -> String {
 fn daemon(context: &mut Context) -> Vec<Check> {
     let response = match super::daemon::running(context) {
         Ok(response) => response,
-        Err(error) if error.message.starts_with("no coordd answers") => {
+        Err(ClientError::NoDaemon { .. }) => {
             return vec![ok("coordd", "does not run; the first command that needs it starts it")];
         }
-        Err(error) => return vec![fail("coordd", format!("{error}; {}", error.hint))],
+        Err(error) => {
+            let failure = Failure::from(error);
+            return vec![fail("coordd", format!("{failure}; {}", failure.hint))];
+        }
     };
     let Response::Daemon { daemon } = response else {
         return vec![fail("coordd", "gave an unexpected answer")];
@@ -296,9 +300,8 @@ fn bridge_checks(it: &BridgeView) -> Vec<Check> {
              the last two minutes with its power; coordd sends that again, but not before both machines are there at once",
         ));
     }
-    // What came a second time, or late, was nobody's fault and is over.
-    let refused = it.refused.iter().filter(|it| !super::bridge::told::is_repeated(&it.0));
-    let refused: u64 = refused.map(|it| it.1).sum();
+    // What was passed over was nobody's fault and is over.
+    let refused: u64 = it.refused.iter().map(|(_, count)| count).sum();
     if refused > 0 {
         let text = format!("{refused} messages were refused; `coordctl bridge status` says why");
         checks.push(warn("bridge", text));
@@ -399,10 +402,8 @@ mod tests {
         assert_eq!(levels(BridgeView { running: false, ..good.clone() }), [Level::Fail]);
         assert_eq!(levels(BridgeView { connected: false, ..good.clone() }), [Level::Warn]);
         assert_eq!(levels(BridgeView { replicas: 1, ..good.clone() }), [Level::Ok, Level::Warn]);
-        let repeated =
-            ["it came before, and is not taken again", "made at a time that is far from now"];
-        let refused = repeated.map(|it| (it.to_owned(), 7)).to_vec();
-        assert_eq!(levels(BridgeView { refused, ..good.clone() }), [Level::Ok]);
+        let passed_over = vec![("it came before".to_owned(), 7)];
+        assert_eq!(levels(BridgeView { passed_over, ..good.clone() }), [Level::Ok]);
         let refused = vec![("forged".to_owned(), 1)];
         assert_eq!(levels(BridgeView { refused, ..good }), [Level::Ok, Level::Warn]);
     }

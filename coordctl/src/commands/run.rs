@@ -10,7 +10,7 @@ use crate::terminal::{Paint, line};
 use crate::{expect, format, output, words};
 use proto::agent::Role;
 use proto::event::Event;
-use proto::notification::RunStatus;
+use proto::notification::{FailureClass, RunStatus};
 use proto::request::Request;
 use proto::response::Response;
 use proto::view::{AgentView, SessionView};
@@ -223,8 +223,7 @@ fn finish(
     };
     live.print(&format!("\n{text} ({})\n", summary(session, &agents, begun.elapsed())))?;
     if problem.is_some() && !removes {
-        let name = line(&session.name);
-        output::note(&what_next(&name, problem.as_deref().unwrap_or_default()));
+        output::note(&what_next(&line(&session.name), fatal(session, &agents)));
     }
     if context.json {
         output::json(&Response::SessionDetail { session: session.clone(), agents })?;
@@ -232,14 +231,21 @@ fn finish(
     Ok(if problem.is_none() { Exit::Done } else { Exit::Failed })
 }
 
+/// Whether the lead's last run failed in a way that trying again does not mend.
+fn fatal(session: &SessionView, agents: &[AgentView]) -> bool {
+    let lead = agents.iter().find(|agent| agent.id == session.lead);
+    let last = lead.and_then(|lead| lead.last.as_ref());
+    last.is_some_and(|last| last.class == Some(FailureClass::Fatal))
+}
+
 /// The hint for a job that did not complete.
-fn what_next(name: &str, problem: &str) -> String {
+fn what_next(name: &str, is_fatal: bool) -> String {
     let logs = format!("`coordctl logs {name}` shows all of it");
     // The agents keep the environment that they were started with.
-    if ["key was refused", "no key for the model"].iter().any(|it| problem.contains(it)) {
+    if is_fatal {
         return format!(
-            "{logs}. With the right key set here: `coordctl stop {name}`, then `coordctl resume {name}`, then \
-             `coordctl send {name} TEXT` continues"
+            "{logs}. If it is a key or an address, set the right one here: `coordctl stop {name}`, then \
+             `coordctl resume {name}`, then `coordctl send {name} TEXT` continues with it"
         );
     }
     format!("{logs}; `coordctl send {name} TEXT` continues")
@@ -278,12 +284,10 @@ mod tests {
 
     #[test]
     fn after_a_wrong_key_the_hint_says_how_the_agents_get_another() {
-        let refused = "the lead's last run failed (fatal): the key was refused by http://x (HTTP 401): check K";
-        let hint = what_next("p", refused);
+        let hint = what_next("p", true);
         let at = |text: &str| hint.find(text).unwrap();
         assert!(at("coordctl stop p") < at("coordctl resume p"), "{hint}");
         assert!(at("coordctl resume p") < at("coordctl send p TEXT"), "{hint}");
-        assert!(what_next("p", "no key for the model is set").contains("resume"));
-        assert!(!what_next("p", "the lead's last run failed").contains("resume"));
+        assert!(!what_next("p", false).contains("resume"));
     }
 }

@@ -96,7 +96,6 @@ pub(crate) enum Refusal {
     Altered,
     #[error("from before the sender's numbers began again")]
     OldEpoch,
-    // coordctl recognises it by its prefix.
     #[error("made at a time that is far from now")]
     Stale,
     #[error("the body is not understood")]

@@ -61,6 +61,7 @@ pub(crate) struct Report {
     pub(crate) peers: Vec<PeerReport>,
     /// What was refused or set aside, by reason.
     pub(crate) refused: Vec<(String, u64)>,
+    pub(crate) passed_over: Vec<(String, u64)>,
     /// Rejected messages of trusted daemons.
     pub(crate) letters: Vec<crate::refused::Letter>,
 }

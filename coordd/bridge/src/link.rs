@@ -18,6 +18,7 @@ use proto::hello::{Credentials, Hello, PROTOCOL};
 use proto::line::{self, LineDecoder};
 use proto::request::Request;
 use proto::response::Response;
+use proto::unknown::{self, Read, Unknown};
 use proto::{Call, FromDaemon, Outcome, ToDaemon};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -214,8 +215,16 @@ async fn connect(
 }
 
 fn next(decoder: &mut LineDecoder) -> Result<Option<FromDaemon>, String> {
-    let line = decoder.next_line().map_err(|error| error.to_string())?;
-    line.map(|line| line::decode(&line)).transpose().map_err(|error| error.to_string())
+    while let Some(line) = decoder.next_line().map_err(|error| error.to_string())? {
+        match unknown::read(&line).map_err(|error| error.to_string())? {
+            Read::Message(message) => return Ok(Some(message)),
+            // The bridge's program was replaced by an older one while coordd runs.
+            Read::Unknown(Unknown { kind, reason }) => {
+                tracing::warn!(?kind, reason, "a message of a newer coordd is skipped");
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// A row that is too large for a call is refused for good. Does not wait, since the engine may be

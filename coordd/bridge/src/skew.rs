@@ -1,8 +1,9 @@
 //! A bridge of a later build, for tests. It says all that this build says, in the form that a later
 //! minor version may have: with fields that nobody here knows, and now and then something of a kind
 //! that nobody here knows. Only with the feature `skew`, and there only where
-//! `COORDD_TEST_LATER_BUILD` is set. It is in no build that is given to anybody.
+//! `COORDD_TEST_LATER_BUILD=1` is set. It is in no build that is given to anybody.
 
+pub(crate) use proto::skew::is_later;
 use serde_json::{Value, json};
 
 use crate::envelope::Kind;
@@ -12,11 +13,6 @@ const IN_A_LATER_WAY: &str = "(in a later way)";
 /// Where the kind stands in an envelope, and where the version.
 const KIND_AT: usize = 4;
 const VERSION_AT: usize = 3;
-
-/// Whether this process plays one.
-pub(crate) fn is_later() -> bool {
-    std::env::var_os("COORDD_TEST_LATER_BUILD").is_some()
-}
 
 /// A body as a later build writes it.
 pub(crate) fn body(kind: Kind, bytes: &[u8]) -> Vec<u8> {

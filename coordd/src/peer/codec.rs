@@ -3,6 +3,7 @@
 use proto::error::{ErrorBody, ErrorCode};
 use proto::frame::{self, FrameDecoder, FrameError};
 use proto::line::{self, LineDecoder, LineError};
+use proto::unknown::{self, Kind, Read};
 use proto::{FromDaemon, Outcome, Reply, ToDaemon};
 
 /// How a connection's messages are written.
@@ -29,6 +30,8 @@ pub(super) enum Decoded {
     /// A call that this build does not understand: from a newer client, or with a field that is not
     /// as it must be. It is answered, and harms nothing else.
     BadCall { id: u64, error: ErrorBody },
+    /// A message that a newer program sends, and that may be missed.
+    Passed,
 }
 
 impl Codec {
@@ -93,12 +96,20 @@ impl Decoder {
                 None => Ok(None),
             },
             Self::Lines(it) => match it.next_line().map_err(|error| of_line(&error))? {
-                Some(line) => match line::decode(&line) {
-                    Ok(message) => Ok(Some(Decoded::Message(Box::new(message)))),
-                    Err(error) => call_id(&line).map_or_else(
-                        || Err(of_line(&error)),
-                        |id| Ok(Some(Decoded::BadCall { id, error: of_line(&error) })),
-                    ),
+                Some(line) => match unknown::read(&line).map_err(|error| of_line(&error))? {
+                    Read::Message(message) => Ok(Some(Decoded::Message(Box::new(message)))),
+                    Read::Unknown(unknown) => {
+                        let error = of_line(&LineError::Malformed { reason: unknown.reason });
+                        match unknown.kind {
+                            Kind::Call { id } => Ok(Some(Decoded::BadCall { id, error })),
+                            Kind::Report => Ok(Some(Decoded::Passed)),
+                            // Only coordd says these.
+                            Kind::Reply { .. }
+                            | Kind::Event { .. }
+                            | Kind::Order
+                            | Kind::Bridge => Err(error),
+                        }
+                    }
                 },
                 None => Ok(None),
             },
@@ -111,12 +122,6 @@ impl Decoder {
             Self::Lines(it) => it.is_inside(),
         }
     }
-}
-
-/// The id of a call whose request is not understood, if that much of the line is.
-fn call_id(line: &[u8]) -> Option<u64> {
-    let value: serde_json::Value = line::decode(line).ok()?;
-    value.get("call")?.get("id")?.as_u64()
 }
 
 fn of_frame(error: &FrameError) -> ErrorBody {

@@ -2,7 +2,7 @@
 
 use super::*;
 use coordd_core::Input;
-use proto::hello::Welcome;
+use proto::hello::{REVISION, Welcome};
 use proto::request::Request;
 use proto::response::Response;
 use proto::{Outcome, Reply};
@@ -142,6 +142,16 @@ async fn d3_a_request_from_the_future_is_answered_and_the_connection_goes_on() {
         panic!("not refused")
     };
     assert_eq!(error.code, ErrorCode::Malformed);
+    let Some(Arrival::Call { call, .. }) = arrivals.recv().await else { panic!("no call") };
+    assert_eq!(call.id, 5);
+}
+
+#[tokio::test]
+async fn d3_a_report_from_the_future_is_passed_over_and_the_connection_goes_on() {
+    let (mut ours, mut arrivals, _task) = served();
+    let lines = "{\"hello\":{}}\n{\"report\":{\"mood\":{\"good\":true}}}\n{\"call\":{\"id\":5,\"request\":{\"ping\":{}}}}\n";
+    ours.write_all(lines.as_bytes()).await.unwrap();
+    assert!(matches!(arrivals.recv().await, Some(Arrival::Opened { .. })));
     let Some(Arrival::Call { call, .. }) = arrivals.recv().await else { panic!("no call") };
     assert_eq!(call.id, 5);
 }

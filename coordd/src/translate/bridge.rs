@@ -90,6 +90,7 @@ pub(super) fn report(it: wire::BridgeView) -> Request {
         replicas: it.replicas,
         peers,
         refused: it.refused.into_iter().take(REASONS_MAX).collect(),
+        passed_over: it.passed_over.into_iter().take(REASONS_MAX).collect(),
         letters: it.letters.into_iter().take(LETTERS_MAX).map(letter).collect(),
     })
 }
@@ -142,6 +143,7 @@ pub(super) fn view(core: &Core) -> wire::BridgeView {
         rows: count(core.durable.outbox.carried_len()),
         peers: peers.collect(),
         refused: report.refused.clone(),
+        passed_over: report.passed_over.clone(),
         letters: letters(core),
     }
 }

@@ -158,6 +158,12 @@ impl Peer {
         }
     }
 
+    /// Writes a line that this build has no type for.
+    pub(crate) async fn send_line(&mut self, text: &str) {
+        assert!(self.speaks_lines());
+        self.stream.write_all(format!("{text}\n").as_bytes()).await.unwrap();
+    }
+
     pub(crate) async fn send(&mut self, message: &FromDaemon) {
         let bytes = match self.wire {
             Wire::Frames(_) => frame::encode(message).unwrap(),

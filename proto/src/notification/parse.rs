@@ -8,8 +8,8 @@ use super::RunStatus;
 
 const START: &str = "<task-notification>";
 
-/// What a lead's conversation says of the end of a run. Texts are as [`super::visible`] made them; of what the run used, the sum is
-/// there.
+/// What a lead's conversation says of the end of a run. Texts are as [`super::visible`] made them;
+/// of what the run used, the sum is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The worker's agent id.
@@ -45,7 +45,8 @@ pub enum NoNotification {
     },
 }
 
-/// The notifications in a text that may have other words around them, in their order. What is no whole one is passed over.
+/// The notifications in a text that may have other words around them, in their order. What is no
+/// whole one is passed over.
 pub fn find(text: &str) -> Vec<Told> {
     let starts = text.match_indices(START).map(|(at, _)| at);
     starts.filter_map(|at| parse(text.get(at..)?).ok()).collect()
@@ -78,7 +79,8 @@ pub fn parse(text: &str) -> Result<Told, NoNotification> {
     })
 }
 
-/// Each element inside of the first one, as its path and its own text, up to the end of the first one.
+/// Each element inside of the first one, as its path and its own text, up to the end of the first
+/// one.
 fn parts(text: &str) -> Result<Vec<(String, String)>, NoNotification> {
     let mut reader = Reader::from_str(text);
     let mut open: Vec<String> = Vec::new();

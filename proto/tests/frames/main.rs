@@ -5,11 +5,12 @@
 //! coordd's socket, as a frame and as a line; and what agent processes are given, and leave on the
 //! disk, as lines. Its first line says with which version of coordd the revision is first released.
 //!
-//! - What differs from the file of [`REVISION`] fails. Before that release the file is made anew; after it, `REVISION` is raised
-//!   in `proto/src/hello.rs` and another file begins. `COORDD_TEST_RENEW_FRAMES=1 cargo test -p proto --test frames` writes it, and
-//!   refuses where `REVISION` has to be raised.
-//! - Programs of different revisions speak in lines. So lines of every earlier revision must be understood, and nothing that they
-//!   have may be missing from the lines of today.
+//! - What differs from the file of [`REVISION`] fails. Before that release the file is made anew;
+//!   after it, `REVISION` is raised in `proto/src/hello.rs` and another file begins.
+//!   `COORDD_TEST_RENEW_FRAMES=1 cargo test -p proto --test frames` writes it, and refuses where
+//!   `REVISION` has to be raised.
+//! - Programs of different revisions speak in lines. So lines of every earlier revision must be
+//!   understood, and nothing that they have may be missing from the lines of today.
 
 #![allow(
     clippy::unwrap_used,

@@ -32,7 +32,9 @@ fn heard_on_the_server(server: &Server, a: &mut Host, b: &mut Host) -> Vec<(Stri
 }
 
 fn counted(host: &mut Host, want: &str) -> u64 {
-    host.status().refused.iter().filter(|it| it.0.contains(want)).map(|it| it.1).sum()
+    let status = host.status();
+    let counts = status.refused.iter().chain(&status.passed_over);
+    counts.filter(|(reason, _)| reason.contains(want)).map(|(_, count)| count).sum()
 }
 
 fn wait_for_count(host: &mut Host, want: &str, least: u64) {

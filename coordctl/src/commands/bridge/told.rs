@@ -44,15 +44,6 @@ pub(super) fn letters_table(letters: &[LetterView], now_ms: u64) -> Table {
     table
 }
 
-/// Prefixes of the bridge's reasons for duplicates and late copies: servers make those of valid
-/// messages.
-const REPEATED: [&str; 2] = ["it came before", "made at a time"];
-
-/// Whether a rejection for this reason is a duplicate of a valid message, and no sign of a fault.
-pub(in crate::commands) fn is_repeated(reason: &str) -> bool {
-    REPEATED.iter().any(|it| reason.starts_with(it))
-}
-
 /// How it stands, a line each.
 pub(super) fn said(it: &BridgeView) -> Vec<String> {
     if let Some(why) = broken(it) {
@@ -69,9 +60,9 @@ pub(super) fn said(it: &BridgeView) -> Vec<String> {
         waiting(it),
         format!("trusted daemons: {}", it.peers.len()),
     ];
-    for (reason, count) in &it.refused {
-        let word = if is_repeated(reason) { "passed over" } else { "rejected from outside" };
-        lines.push(format!("{word}: {reason}: {count}"));
+    for (word, counts) in [("rejected from outside", &it.refused), ("passed over", &it.passed_over)]
+    {
+        lines.extend(counts.iter().map(|(reason, count)| format!("{word}: {reason}: {count}")));
     }
     let ours = it.letters.iter().filter(|letter| letter.is_ours).count();
     if ours > 0 {
@@ -188,9 +179,9 @@ mod tests {
 
     #[test]
     fn l2_what_only_came_again_is_told_apart_from_what_was_refused() {
-        let refused =
-            vec![("forged".into(), 2), ("it came before, and is not taken again".into(), 3)];
-        let lines = said(&BridgeView { refused, ..view() });
+        let refused = vec![("forged".into(), 2)];
+        let passed_over = vec![("it came before, and is not taken again".into(), 3)];
+        let lines = said(&BridgeView { refused, passed_over, ..view() });
         let has = |want: &str| lines.iter().any(|line| line.starts_with(want));
         assert!(has("rejected from outside: forged: 2"), "{lines:?}");
         assert!(has("passed over: it came before"), "{lines:?}");

@@ -160,7 +160,8 @@ impl Client {
     }
 }
 
-/// The file of that name, or the one in which opencode reads the same with `.jsonc` at the end, if there is only that.
+/// The file of that name, or the one in which opencode reads the same with `.jsonc` at the end, if
+/// there is only that.
 fn json_or_jsonc(json: PathBuf) -> PathBuf {
     let jsonc = json.with_extension("jsonc");
     if !json.exists() && jsonc.exists() { jsonc } else { json }

@@ -8,7 +8,7 @@ use crate::home::{Decision, ToHome};
 use crate::inbox::{Cursor, Judged};
 use crate::keys::Fingerprint;
 use crate::limits::RECEIPTS_MAX;
-use crate::refused::Letter;
+use crate::refused::{Letter, Sort};
 use crate::subjects;
 use crate::wire::Arrival;
 
@@ -27,8 +27,8 @@ const CLOCKS_APART_MS: u64 = 60 * 60 * 1_000;
 const RECEIPTS_READ_MAX: usize = RECEIPTS_MAX * 2;
 /// The reason for all that coordd rejects, so that its many texts are counted as one kind.
 const NOT_LET_IN: &str = "rejected; `coordctl bridge letters` lists the last ones";
-/// The reason for duplicates. coordctl recognises it by its prefix.
-pub(super) const CAME_BEFORE: &str = "it came before, and is not taken again";
+/// The reason for duplicates.
+const CAME_BEFORE: &str = "it came before, and is not taken again";
 /// Decided rows after which the cursor is written: one fsync for all of them.
 const DECIDED_MAX: usize = 32;
 
@@ -58,7 +58,7 @@ impl Engine {
                     for it in it.rows.into_iter().take(RECEIPTS_READ_MAX) {
                         match serde_json::from_value::<Receipt>(it) {
                             Ok(it) => self.receipt(&from, it).await,
-                            Err(_) => self.count(&Refusal::Unreadable.to_string(), from.as_str()),
+                            Err(_) => self.count(Refusal::Unreadable, from.as_str()),
                         }
                     }
                     if let Some(ack) = arrival.ack {
@@ -78,16 +78,22 @@ impl Engine {
     }
 
     async fn refuse(&mut self, refusal: Refusal, arrival: Arrival) {
-        self.count(&refusal.to_string(), &arrival.subject);
+        self.count(refusal, &arrival.subject);
         if let Some(ack) = arrival.ack {
             ack.give().await;
         }
     }
 
+    fn count(&mut self, refusal: Refusal, subject: &str) {
+        let sort = if refusal == Refusal::Stale { Sort::PassedOver } else { Sort::Refused };
+        self.count_as(sort, &refusal.to_string(), subject);
+    }
+
     /// Counts a rejection and logs it; of many of one kind, only those whose number is a power of
     /// two.
-    pub(super) fn count(&mut self, reason: &str, subject: &str) {
-        if let Some(count) = self.refused.count(reason).filter(|it| it.is_power_of_two()) {
+    pub(super) fn count_as(&mut self, sort: Sort, reason: &str, subject: &str) {
+        let count = self.refused.count(sort, reason);
+        if let Some(count) = count.filter(|count| count.is_power_of_two()) {
             tracing::warn!(reason, count, subject = body::cut(subject), "rejected from outside");
         }
     }
@@ -107,7 +113,7 @@ impl Engine {
         let wall_ms = crate::wall_ms();
         let last_ms = self.heard.get(from).map_or(0, |it| it.made_ms);
         if made_ms <= last_ms || made_ms.abs_diff(wall_ms) > CLOCKS_APART_MS {
-            return self.count(&Refusal::Stale.to_string(), from.as_str());
+            return self.count(Refusal::Stale, from.as_str());
         }
         let presence = presence.cut();
         let is_news = self.heard.get(from).is_none_or(|it| it.presence != presence);
@@ -134,13 +140,13 @@ impl Engine {
                 Judged::New => self.bring(it).await,
                 Judged::Known(verdict) => {
                     let from = it.from.to_string();
-                    self.count(CAME_BEFORE, &from);
+                    self.count_as(Sort::PassedOver, CAME_BEFORE, &from);
                     self.owe(it, Some(verdict));
                 }
                 Judged::Early => self.owe(it, None),
                 Judged::OldEpoch => {
                     let from = it.from.to_string();
-                    self.count(&Refusal::OldEpoch.to_string(), &from);
+                    self.count(Refusal::OldEpoch, &from);
                     self.owe(it, None);
                 }
             }
@@ -205,7 +211,7 @@ impl Engine {
             message: body::cut(message),
             reason: reason.clone(),
         });
-        self.count(NOT_LET_IN, it.from.as_str());
+        self.count_as(Sort::Refused, NOT_LET_IN, it.from.as_str());
         Verdict::Refused { reason }
     }
 

@@ -7,6 +7,7 @@ use crate::envelope::{Header, Kind, Place};
 use crate::home::{PeerReport, Report, ToHome};
 use crate::keys::Fingerprint;
 use crate::limits::SESSIONS_TOLD_MAX;
+use crate::refused::Sort;
 use crate::wire::{Standing, ToSend};
 
 use super::Engine;
@@ -103,7 +104,8 @@ impl Engine {
             replicas: standing.replicas,
             rows: len(self.outbox.len()),
             peers: peers.collect(),
-            refused: self.refused.counts(),
+            refused: self.refused.counts(Sort::Refused),
+            passed_over: self.refused.counts(Sort::PassedOver),
             letters: self.refused.letters().cloned().collect(),
         };
         // It fails only at the end.

@@ -382,12 +382,6 @@ async fn stuck() {
     report_that(&mut b, str::is_empty).await;
 }
 
-#[test]
-fn l2_what_only_came_again_begins_as_coordctl_knows_it() {
-    assert!(inward::CAME_BEFORE.starts_with("it came before"));
-    assert!(envelope::Refusal::Stale.to_string().starts_with("made at a time"));
-}
-
 #[tokio::test]
 async fn l1_all_peers_are_told_in_turn_however_little_room_there_is() {
     let base = tempfile::tempdir().unwrap();

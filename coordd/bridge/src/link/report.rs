@@ -73,6 +73,7 @@ pub(super) fn view(it: Report) -> wire::BridgeView {
         rows: it.rows,
         peers,
         refused: it.refused,
+        passed_over: it.passed_over,
         letters,
     }
 }

@@ -2,6 +2,7 @@
 
 use proto::frame::{self, FrameDecoder, FrameError};
 use proto::line::{self, LineDecoder, LineError};
+use proto::unknown::{self, Read};
 use proto::{FromDaemon, ToDaemon};
 
 /// Why bytes are no message, or a message cannot be sent.
@@ -46,15 +47,15 @@ impl Codec {
     }
 
     /// The next whole message, or nothing until more arrives.
-    pub(super) fn next(&mut self) -> Result<Option<FromDaemon>, CodecError> {
+    pub(super) fn next(&mut self) -> Result<Option<Read<FromDaemon>>, CodecError> {
         match self {
             Self::Frames(decoder) => decoder
                 .next_frame()
-                .and_then(|body| body.map(|it| frame::decode(&it)).transpose())
+                .and_then(|body| body.map(|it| frame::decode(&it).map(Read::Message)).transpose())
                 .map_err(|source| CodecError::Frame { source }),
             Self::Lines(decoder) => decoder
                 .next_line()
-                .and_then(|line| line.map(|line| line::decode(&line)).transpose())
+                .and_then(|line| line.map(|line| unknown::read(&line)).transpose())
                 .map_err(|source| CodecError::Line { source }),
         }
     }

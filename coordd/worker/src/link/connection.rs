@@ -10,9 +10,10 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
-use proto::hello::{Hello, PROTOCOL, REVISION};
+use proto::hello::{Hello, PROTOCOL, revision};
 use proto::line::LineDecoder;
-use proto::{FromDaemon, ToDaemon};
+use proto::unknown::{Kind, Read, Unknown};
+use proto::{FromDaemon, Outcome, Reply, ToDaemon};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -58,7 +59,7 @@ pub(super) async fn serve(shared: &Shared) -> Ended {
 
 async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
     let mut stream = connect(shared).await?;
-    let mut codec = if exchange_preambles(&mut stream).await == Some(REVISION) {
+    let mut codec = if exchange_preambles(&mut stream).await == Some(revision()) {
         Codec::Frames(FrameDecoder::default())
     } else {
         stream = connect(shared).await?;
@@ -74,13 +75,18 @@ async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
     let mut buf = vec![0; READ_LEN];
     loop {
         match codec.next() {
-            Ok(Some(FromDaemon::Welcome(_))) => return Ok((stream, codec)),
-            Ok(Some(FromDaemon::Closing(body))) => return Err(closing(&body, false)),
+            Ok(Some(Read::Message(FromDaemon::Welcome(_)))) => return Ok((stream, codec)),
+            Ok(Some(Read::Message(FromDaemon::Closing(body)))) => {
+                return Err(closing(&body, false));
+            }
             Ok(Some(
-                FromDaemon::Reply(_)
-                | FromDaemon::Event(_)
-                | FromDaemon::Order(_)
-                | FromDaemon::Bridge(_),
+                Read::Message(
+                    FromDaemon::Reply(_)
+                    | FromDaemon::Event(_)
+                    | FromDaemon::Order(_)
+                    | FromDaemon::Bridge(_),
+                )
+                | Read::Unknown(_),
             )) => {
                 return Err(Ended::early("coordd did not answer the hello"));
             }
@@ -109,7 +115,7 @@ async fn connect(shared: &Shared) -> Result<UnixStream, Ended> {
 
 /// The daemon's revision, or nothing when it does not speak frames.
 async fn exchange_preambles(stream: &mut UnixStream) -> Option<u32> {
-    stream.write_all(&frame::preamble(REVISION)).await.ok()?;
+    stream.write_all(&frame::preamble(revision())).await.ok()?;
     let mut theirs = [0; PREAMBLE_LEN];
     stream.read_exact(&mut theirs).await.ok()?;
     frame::read_preamble(&theirs)
@@ -151,21 +157,45 @@ async fn carry(shared: &Shared, mut stream: UnixStream, mut codec: Codec) -> End
 /// Takes in every whole message that has arrived.
 fn take_in(shared: &Shared, codec: &mut Codec) -> Option<Ended> {
     loop {
-        match codec.next() {
-            Ok(Some(FromDaemon::Reply(reply))) => shared.answer(reply),
-            Ok(Some(FromDaemon::Order(order))) => {
+        let message = match codec.next() {
+            Ok(Some(Read::Message(message))) => message,
+            Ok(Some(Read::Unknown(unknown))) => {
+                pass_over(shared, unknown);
+                continue;
+            }
+            Ok(None) => return None,
+            Err(error) => {
+                return Some(Ended::Lost { reason: error.to_string(), welcomed: true });
+            }
+        };
+        match message {
+            FromDaemon::Reply(reply) => shared.answer(reply),
+            FromDaemon::Order(order) => {
                 if !shared.orders.push(order) {
                     let reason = "more mail than there is room for".to_owned();
                     return Some(Ended::Lost { reason, welcomed: true });
                 }
             }
-            Ok(Some(FromDaemon::Closing(body))) => return Some(closing(&body, true)),
-            Ok(Some(FromDaemon::Welcome(_) | FromDaemon::Event(_) | FromDaemon::Bridge(_))) => {}
-            Ok(None) => return None,
-            Err(error) => {
-                return Some(Ended::Lost { reason: error.to_string(), welcomed: true });
-            }
+            FromDaemon::Closing(body) => return Some(closing(&body, true)),
+            FromDaemon::Welcome(_) | FromDaemon::Event(_) | FromDaemon::Bridge(_) => {}
         }
+    }
+}
+
+/// Handles a message of a newer coordd that this build does not understand. The connection is kept:
+/// the next one would bring the same message.
+fn pass_over(shared: &Shared, unknown: Unknown) {
+    let Unknown { kind, reason } = unknown;
+    if let Kind::Reply { id } = kind {
+        tracing::warn!(reason, "the answer of a newer coordd is not understood");
+        let body = ErrorBody::new(
+            ErrorCode::Version,
+            "coordd is newer than this agent's program, which does not understand its answer",
+        )
+        .hint("`coordctl stop` and `coordctl resume` of the session start the agent's new program");
+        shared.answer(Reply { id, outcome: Outcome::Error(body) });
+    } else {
+        tracing::warn!(?kind, reason, "a message of a newer coordd is not understood and skipped");
     }
 }
 

@@ -82,6 +82,34 @@ async fn d3_both_codecs_carry_hello_calls_reports_and_orders() {
     }
 }
 
+/// A newer coordd: what may be missed is passed over, an answer that makes no sense is a denial, and the connection goes on.
+#[tokio::test]
+async fn d3_what_a_newer_coordd_adds_does_not_end_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = FakeDaemon::of_another_revision(&folder.path().join("s"));
+    with_link(config(folder.path()), async |link| {
+        let mut peer = daemon.welcome().await;
+        link.welcomed().await.unwrap();
+        let answer = link.call(Request::Ping {}, None);
+        let call = peer.call().await;
+        peer.send_line(r#"{"order":{"dance":{"steps":3}}}"#).await;
+        peer.send_line(&format!(r#"{{"reply":{{"id":{},"outcome":{{"ok":{{"weather":{{}}}}}}}}}}"#, call.id))
+            .await;
+        let Err(CallError::Denied(denial)) = answer.await else { panic!("it is not understood") };
+        assert_eq!(denial.code, ErrorCode::Version);
+        peer.send_line(
+            r#"{"order":{"deliver":{"message":"m1","origin":{"oracle":{}},"text":"hi","shutdown":false,"mood":1}}}"#,
+        )
+        .await;
+        let orders = link.orders();
+        orders.mail().await;
+        let delivered = orders.take_mail();
+        assert_eq!(delivered[0].text, "hi");
+        assert!(matches!(delivered[0].origin, Origin::Outside { verified: false, .. }));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn d6_open_calls_are_repeated_in_order_with_their_keys_after_a_loss() {
     let folder = tempfile::tempdir().unwrap();

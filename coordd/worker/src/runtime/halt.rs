@@ -40,10 +40,5 @@ impl End {
 }
 
 fn shortfall_of(error: &TranscriptError) -> Shortfall {
-    let mut reason = error.to_string();
-    if let Some(cause) = std::error::Error::source(error) {
-        reason.push_str(": ");
-        reason.push_str(&cause.to_string());
-    }
-    Shortfall::failed(FailureClass::Fatal, reason)
+    Shortfall::failed(FailureClass::Fatal, super::chain(error))
 }

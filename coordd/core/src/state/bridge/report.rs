@@ -14,6 +14,8 @@ pub struct Report {
     pub replicas: u32,
     pub peers: Vec<PeerReport>,
     pub refused: Vec<(String, u64)>,
+    /// What came again, or too late to say anything, and how often: no sign that something is wrong.
+    pub passed_over: Vec<(String, u64)>,
     pub letters: Vec<Letter>,
 }
 
