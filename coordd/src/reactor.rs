@@ -63,8 +63,8 @@ pub(crate) enum Arrival {
         /// What it needs from the system.
         looked_up: LookedUp,
     },
-    /// What a peer asks for cannot even be looked at. It goes this way so that its answer comes
-    /// after the welcome.
+    /// A call that is not understood. It goes through the reactor so that its answer comes after
+    /// the welcome.
     Refused {
         /// The connection.
         peer: PeerId,
@@ -73,7 +73,7 @@ pub(crate) enum Arrival {
         /// The reason for the refusal.
         error: ErrorBody,
     },
-    /// Somebody outside says something to a session, or, without one, to the user.
+    /// A message from outside to a session, or, without one, to the user.
     Outside {
         /// Who is spoken to.
         session: Option<SessionId>,
@@ -90,8 +90,8 @@ pub(crate) enum Arrival {
     Degraded(String),
     /// A team's files were written; if it changed meanwhile they are written again.
     TeamWritten(Name),
-    /// Another program was about to change a team's file; it is to be written again, as it is to be
-    /// now.
+    /// Another program was changing a team's file; it must be written again with its present
+    /// content.
     TeamHeld(Name),
     /// A team's inboxes were served; if there is more for them meanwhile they are served again.
     InboxesServed(Name),
@@ -114,9 +114,9 @@ pub(crate) struct Reactor<S> {
     pub(crate) peers: HashMap<PeerId, Handle>,
     pub(crate) teams: teams::Teams,
     pub(crate) outside: outside::Outsiders,
-    /// Tells the supervisor of the bridge what is wanted.
+    /// Gives the supervisor of the bridge the present wish.
     pub(crate) bridge: tokio::sync::watch::Sender<crate::bridge::Wanted>,
-    /// Whether other machines are to be told anew which sessions they may write to.
+    /// Whether other machines need a new list of the sessions that they may message.
     pub(crate) announce_due: bool,
     /// Bytes of records since the store was last cleaned up.
     pub(crate) stale_bytes: usize,
@@ -124,7 +124,7 @@ pub(crate) struct Reactor<S> {
     pub(crate) status: (usize, usize),
 }
 
-/// What one batch came to, before it is committed.
+/// The records and effects of one batch, before it is committed.
 #[derive(Default)]
 struct Batch {
     /// The records, as JSON.
@@ -185,8 +185,7 @@ impl<S: Store> Reactor<S> {
         if ends {
             let why = translate::error_body(&coordd_core::denial::Denial::ShuttingDown);
             for handle in self.peers.values() {
-                // Each gets what is queued for it, then this; one that is only told keeps its
-                // connection open.
+                // Each peer gets its queue and then this message.
                 handle.close(Some(why.clone()));
             }
         }
@@ -217,7 +216,7 @@ impl<S: Store> Reactor<S> {
         Ok(ends)
     }
 
-    /// Puts the state in place of the records that led to it, once those have become many.
+    /// Compacts the store: a snapshot replaces the records, once those have become many.
     fn compact(&mut self) {
         if self.stale_bytes < limits::STALE_BYTES_MAX {
             return;
@@ -233,7 +232,7 @@ impl<S: Store> Reactor<S> {
         let done = lines.map_err(|error| error.to_string()).and_then(|lines| {
             self.store.replace(&lines).map_err(|error| crate::cause::chain(&error))
         });
-        // The records are as good as what they lead to; only the start takes longer.
+        // A failed compaction is harmless: only the next start takes longer.
         if let Err(error) = done {
             tracing::warn!(error, "the store is not cleaned up");
         }
@@ -308,7 +307,7 @@ impl<S: Store> Reactor<S> {
         if let (Some(env), Some(session)) = (env, opened) {
             let before = (!is_new).then(|| self.envs.of(&session));
             self.keep_environment(&session, env);
-            // As it is kept, not as it came: what agents never get makes no difference.
+            // Compared as it is kept: variables that agents never get make no difference.
             if before.is_some_and(|before| before != self.envs.of(&session)) {
                 self.turn(Input::EnvironmentChanged { session }, batch)?;
             }

@@ -1,4 +1,4 @@
-//! Putting the parts together, and taking them apart.
+//! Starting the parts of the daemon, and stopping them.
 //!
 //! ```text
 //!  lock ▶ store ▶ replay ▶ socket ▶ reactor thread ┐

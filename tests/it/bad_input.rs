@@ -15,7 +15,8 @@ use tests::sandbox::program;
 use tests::wait::until;
 use tests::{Daemon, Ran, Sandbox, story};
 
-/// The message on stderr, which has its form: what is the matter, and after a blank line what to do.
+/// The message on stderr, which has its form: what is the matter, and after a blank line what to
+/// do.
 fn message(ran: &Ran, code: i32) -> &str {
     assert_eq!(ran.code, code, "{ran:?}");
     assert!(ran.stderr.starts_with("error: "), "{ran:?}");
@@ -93,8 +94,8 @@ fn the_endpoint_is_down() {
     let mut client = daemon.client();
     let session = client.new_session(new).name;
     let lead = format!("{session}/lead");
-    let waits = client.agent_until(&lead, "waits", |it| {
-        it.activity.as_ref().is_some_and(|it| it.doing.starts_with("waiting"))
+    let waits = client.agent_until(&lead, "waits", |agent| {
+        agent.activity.as_ref().is_some_and(|activity| activity.doing.starts_with("waiting"))
     });
     assert_eq!(waits.state, AgentState::Running);
     let shown = daemon.coordctl(&["status", &session]);
@@ -174,16 +175,16 @@ fn a_working_directory_that_vanished() {
     let lead = format!("{session}/lead");
     std::fs::remove_dir(&folder).unwrap();
     client.prompt(&session, "are you there?");
-    let last = client.agent_until(&lead, "has failed", |it| it.runs == 1).last.unwrap();
+    let last = client.agent_until(&lead, "has failed", |agent| agent.runs == 1).last.unwrap();
     assert_eq!((last.status, last.class), (RunStatus::Failed, Some(FailureClass::Fatal)));
     assert_says(&last.reason, &[folder.to_str().unwrap(), "no longer exists", "create it again"]);
     // Made again, as it says, the same session goes on.
     std::fs::create_dir(&folder).unwrap();
     client.prompt(&session, "and now?");
-    let last = client.agent_until(&lead, "has run", |it| it.runs == 2).last.unwrap();
+    let last = client.agent_until(&lead, "has run", |agent| agent.runs == 2).last.unwrap();
     assert_eq!(last.status, RunStatus::Completed, "{last:?}");
     let entries = client.transcript(&lead);
-    assert!(story::inputs(&entries).iter().any(|it| it.1.contains("are you there?")));
+    assert!(story::inputs(&entries).iter().any(|input| input.1.contains("are you there?")));
 
     // One that never was, and one that goes under coordctl itself.
     let ran = daemon.coordctl(&["new", "--model", "rehearsal", "--cwd", "nowhere"]);
@@ -214,7 +215,7 @@ fn an_agent_binary_that_is_missing() {
     assert_eq!(daemon.coordctl(&["resume", "x"]).code, 0);
     let mut client = daemon.client();
     client.prompt("x", "again");
-    let view = client.agent_until("x/lead", "has run", |it| it.runs == 2);
+    let view = client.agent_until("x/lead", "has run", |agent| agent.runs == 2);
     assert_eq!(view.last.unwrap().status, RunStatus::Completed);
 }
 

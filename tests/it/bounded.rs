@@ -1,5 +1,6 @@
-//! D-8, D-10, M-4, rel-68, rel-69, rel-81, rel-94, rel-96, cases D9, H5: one that floods, dawdles or hangs costs only itself. What
-//! that means for everybody else is measured against the same before, in the same run.
+//! D-8, D-10, M-4, rel-68, rel-69, rel-81, rel-94, rel-96, cases D9, H5: one that floods, dawdles
+//! or hangs costs only itself. What that means for everybody else is measured against the same
+//! before, in the same run.
 
 use std::fs;
 use std::io::Write as _;
@@ -21,8 +22,8 @@ use tests::rehearsal::{bash, call, lead, say, script};
 use tests::wait::until_within;
 use tests::{Client, Daemon, story};
 
-/// How much worse it may get for others. Loose, since the machine may be busy with something else; what is not bounded is
-/// worse by far more.
+/// How much worse it may get for others. Loose, since the machine may be busy with something else;
+/// what is not bounded is worse by far more.
 const WORSE_MAX: u32 = 50;
 /// And never this long, whatever it was before.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -55,7 +56,7 @@ fn assert_no_worse(what: &str, before: Duration, after: Duration) {
 
 fn memory_kb(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim_end_matches("kB").trim().parse().unwrap()
 }
 
@@ -70,7 +71,8 @@ fn text(session: &str, to: &str, text: &str) -> Request {
     Request::Send { session, to, body, summary: String::new(), notify_when_idle: false }
 }
 
-/// rel-81, D9: 300 that connect and dribble, or say nothing. Who is served is served on, and who comes is let in at once.
+/// rel-81, D9: 300 that connect and dribble, or say nothing. Who is served is served on, and who
+/// comes is let in at once.
 #[test]
 fn d10_rel81_three_hundred_silent_connections_keep_nobody_waiting() {
     let daemon = Daemon::start();
@@ -100,7 +102,8 @@ fn d10_rel81_three_hundred_silent_connections_keep_nobody_waiting() {
     daemon.stop_and_leave_nothing();
 }
 
-/// D-3: whatever is sent in one piece with the hello, the welcome comes first. A refusal that needs no thought, too.
+/// D-3: whatever is sent in one piece with the hello, the welcome comes first. A refusal that needs
+/// no thought, too.
 #[test]
 fn d3_no_answer_comes_before_the_welcome() {
     let daemon = Daemon::start();
@@ -115,7 +118,8 @@ fn d3_no_answer_comes_before_the_welcome() {
     }
 }
 
-/// rel-68, M-4: one mailbox is flooded. It says so, keeps what it accepted, and everybody else has theirs.
+/// rel-68, M-4: one mailbox is flooded. It says so, keeps what it accepted, and everybody else has
+/// theirs.
 #[test]
 fn m4_rel68_a_flood_to_one_mailbox_is_refused_and_hurts_nobody() {
     const SENDS: usize = 10_000;
@@ -186,7 +190,8 @@ fn m4_rel68_a_flood_to_one_mailbox_is_refused_and_hurts_nobody() {
     assert_small("a flood to one mailbox", &daemon);
 }
 
-/// rel-69: a viewer is stopped in the middle of much output. The agent works on, others see all of it.
+/// rel-69: a viewer is stopped in the middle of much output. The agent works on, others see all of
+/// it.
 #[test]
 fn d8_rel69_a_stopped_viewer_slows_nobody() {
     let daemon = Daemon::start();
@@ -204,7 +209,7 @@ fn d8_rel69_a_stopped_viewer_slows_nobody() {
     let before = answer_time(&mut client);
     client.prompt(&session.id, "go");
     let agent = format!("{}/lead", session.name);
-    client.agent_until(&agent, "works", |it| it.activity.is_some());
+    client.agent_until(&agent, "works", |agent| agent.activity.is_some());
     stopped.signal(Signal::STOP);
     let mut worst = Duration::ZERO;
     until_within(Duration::from_secs(30), "the agent is done", || {
@@ -218,7 +223,8 @@ fn d8_rel69_a_stopped_viewer_slows_nobody() {
     viewer.wait().unwrap();
 }
 
-/// rel-94, H5: a tool prints 100 MB. The agent reads some of it, and neither memory nor the transcript has the rest.
+/// rel-94, H5: a tool prints 100 MB. The agent reads some of it, and neither memory nor the
+/// transcript has the rest.
 #[test]
 fn rel94_a_hundred_megabytes_of_output_are_bounded() {
     let daemon = Daemon::start();
@@ -245,7 +251,7 @@ fn rel94_a_hundred_megabytes_of_output_are_bounded() {
         let status = status.and_then(Result::ok).unwrap_or_default();
         let own = status
             .lines()
-            .find_map(|it| it.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
         largest = largest.max(own.unwrap_or(0_u64));
         (view.runs == 1).then_some(())
     });
@@ -263,7 +269,11 @@ fn rel94_a_hundred_megabytes_of_output_are_bounded() {
 fn walk(folder: &std::path::Path) -> u64 {
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
     all.map(|it| {
-        if it.path().is_dir() { walk(&it.path()) } else { it.metadata().map_or(0, |it| it.len()) }
+        if it.path().is_dir() {
+            walk(&it.path())
+        } else {
+            it.metadata().map_or(0, |metadata| metadata.len())
+        }
     })
     .sum()
 }

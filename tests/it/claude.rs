@@ -1,5 +1,5 @@
-//! an agent whose turns Claude Code drives, with a stand-in that speaks its lines and does what no real one does on
-//! demand. The real one is in `cli::worker`.
+//! an agent whose turns Claude Code drives, with a stand-in that speaks its lines and does
+//! what no real one does on demand. The real one is in `cli::worker`.
 
 use proto::agent::Runtime;
 use proto::event::Event;
@@ -64,7 +64,8 @@ fn path(daemon: &Daemon, name: &str) -> String {
     daemon.at(name).display().to_string()
 }
 
-/// what is said, done and used is in the transcript, and lines that nobody knows do no harm.
+/// what is said, done and used is in the transcript, and lines that nobody knows do no
+/// harm.
 #[test]
 fn r2_lines_become_a_transcript_and_odd_ones_do_no_harm() {
     let steps = json!([
@@ -83,7 +84,7 @@ fn r2_lines_become_a_transcript_and_odd_ones_do_no_harm() {
     assert_eq!((w.usage.input_tokens, w.usage.output_tokens, w.usage.tool_uses), (200, 20, 1));
     assert_eq!(w.usage.cost_micro_usd, 500_000);
     let shown = daemon.coordctl(&["usage", &session]).stdout;
-    assert_eq!(shown.lines().filter(|it| it.ends_with("$0.50")).count(), 2, "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.ends_with("$0.50")).count(), 2, "{shown}");
     let entries = client.transcript(&w.id);
     assert_eq!(story::calls(&entries), ["Bash"]);
     assert_eq!(story::results(&entries), [("made", false)]);
@@ -122,7 +123,7 @@ fn r2_a_claude_code_that_cannot_be_used_is_told_plainly() {
         assert!(last.reason.contains(word), "{}", last.reason);
         // What it was for is read, so that nothing waits for it.
         assert_eq!(w.mail, 0);
-        client.agent_until(&w.id, "is gone", |it| it.state == AgentState::Stopped);
+        client.agent_until(&w.id, "is gone", |agent| agent.state == AgentState::Stopped);
     }
 }
 
@@ -175,7 +176,8 @@ fn a27_a_message_that_was_dropped_is_for_the_next_run() {
     assert_eq!(told, [2]);
 }
 
-/// it is started again with its conversation, and given up when it dies again and again without a word.
+/// it is started again with its conversation, and given up when it dies again and again
+/// without a word.
 #[test]
 fn r7_a_claude_code_that_dies_is_started_again_and_given_up_at_last() {
     let daemon = set_up(&json!([tool(), { "die": "out of luck" }, { "say": "Here again." }]));
@@ -212,8 +214,9 @@ fn w5_a_lost_conversation_is_begun_again_and_said_so() {
     let (_, last) = ended(&mut client, &session, 2);
     assert_eq!((last.status, last.result.as_str()), (RunStatus::Completed, "Two."));
     let folder = std::fs::read_dir(daemon.at("h/.claude/projects/-somewhere")).unwrap();
-    let record =
-        folder.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap()).collect::<String>();
+    let record = folder
+        .map(|folder| std::fs::read_to_string(folder.unwrap().path()).unwrap())
+        .collect::<String>();
     assert!(record.contains("no longer has the record"), "{record}");
 }
 
@@ -233,7 +236,9 @@ fn w3_questions_go_by_the_rules_and_then_to_the_user() {
     });
     let id = until("a question", || {
         match client.ok(Request::PermissionList { session: String::new() }) {
-            Response::Permissions { permissions } => permissions.into_iter().next().map(|it| it.id),
+            Response::Permissions { permissions } => {
+                permissions.into_iter().next().map(|permission| permission.id)
+            }
             other => panic!("{other:?}"),
         }
     });
@@ -268,7 +273,10 @@ fn g1_a_question_outlives_the_process_that_asked() {
         let args = std::fs::read_to_string(daemon.at("h/claude.args")).unwrap_or_default();
         (args.contains("--resume\n") && daemon.at("h/claude.asked").exists()).then_some(())
     });
-    assert_eq!(questions(&mut client).iter().map(|it| &it.id).collect::<Vec<_>>(), [&first.id]);
+    assert_eq!(
+        questions(&mut client).iter().map(|question| &question.id).collect::<Vec<_>>(),
+        [&first.id]
+    );
     client.ok(Request::PermissionAnswer {
         id: first.id,
         allow: true,

@@ -1,5 +1,5 @@
-//! L-1, L-2: every verb as a program uses it, `attach` without and with a terminal, and nothing that an agent writes
-//! reaches the terminal as more than text.
+//! L-1, L-2: every verb as a program uses it, `attach` without and with a terminal, and nothing
+//! that an agent writes reaches the terminal as more than text.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn dates(daemon: &Daemon, steps: &Value) -> String {
     new.prompt = "go".into();
     let mut client = daemon.client();
     client.new_session(new);
-    client.agent_until("dates/lead", "rests", |it| it.runs == 1);
+    client.agent_until("dates/lead", "rests", |agent| agent.runs == 1);
     "dates".into()
 }
 
@@ -44,7 +44,7 @@ fn l1_every_verb_has_help_with_an_example() {
                    scratchpad daemon doctor completions"
             .split_whitespace()
     {
-        assert!(verbs.iter().any(|it| it == wanted), "no `{wanted}` in {verbs:?}");
+        assert!(verbs.iter().any(|verb| verb == wanted), "no `{wanted}` in {verbs:?}");
     }
     for verb in &verbs {
         let help = sandbox.coordctl(&[verb, "--help"]);
@@ -163,7 +163,8 @@ fn d1_many_clients_start_one_daemon() {
     assert_eq!(pids.len(), 1, "{pids:?}");
 }
 
-/// D4: under a user manager that ends with the last login, it is said that coordd ends with it, and what keeps it.
+/// D4: under a user manager that ends with the last login, it is said that coordd ends with it, and
+/// what keeps it.
 #[test]
 fn d4_doctor_and_install_tell_what_keeps_it_after_the_last_logout() {
     let mut sandbox = Sandbox::new();
@@ -190,10 +191,10 @@ fn d6_daemon_restart_keeps_the_agents() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let mut client = daemon.client();
     assert_ne!(client.welcome().pid, daemon.pid());
-    let after = client.agent_until("dates/lead", "is adopted", |it| it.pid.is_some());
+    let after = client.agent_until("dates/lead", "is adopted", |agent| agent.pid.is_some());
     assert_eq!((after.pid, after.incarnation), (before.pid, before.incarnation));
     client.prompt("dates", "are you?");
-    client.agent_until("dates/lead", "has answered", |it| it.runs == 2);
+    client.agent_until("dates/lead", "has answered", |agent| agent.runs == 2);
 }
 
 #[test]
@@ -213,7 +214,8 @@ fn l1_completions_are_scripts() {
     assert_eq!(parsed.code, 0, "{parsed:?}");
 }
 
-/// L-2 without a terminal: what is piped in goes to the lead, all of it is shown, and it ends when all is quiet.
+/// L-2 without a terminal: what is piped in goes to the lead, all of it is shown, and it ends when
+/// all is quiet.
 #[test]
 fn l2_attach_without_a_terminal() {
     let daemon = Daemon::start();
@@ -271,7 +273,7 @@ fn rel85_escapes_from_agents_do_not_reach_the_terminal() {
     new.prompt = nasty.into();
     let mut client = daemon.client();
     client.new_session(new);
-    client.agent_until("dates/lead", "is done", |it| it.runs == 1);
+    client.agent_until("dates/lead", "is done", |agent| agent.runs == 1);
     client.ok(Request::TeamCreate {
         session: "dates".into(),
         name: "alpha".into(),
@@ -358,7 +360,8 @@ impl<'a> Terminal<'a> {
     }
 }
 
-/// L-2, E8, with a terminal: type a prompt, see the answer, leave with Ctrl-D; everything goes on. rel-85 there too.
+/// L-2, E8, with a terminal: type a prompt, see the answer, leave with Ctrl-D; everything goes on.
+/// rel-85 there too.
 #[test]
 fn l2_rel85_attach_in_a_terminal() {
     let daemon = Daemon::start();

@@ -1,5 +1,6 @@
-//! rel-26, rel-82, rel-83, rel-87, case G8: what is read from outside, with the saved corpus of the fuzz targets and with
-//! arbitrary bytes. `tests/fuzz` lets `cargo fuzz` look further; what it finds goes into the corpus.
+//! rel-26, rel-82, rel-83, rel-87, case G8: what is read from outside, with the saved corpus of the
+//! fuzz targets and with arbitrary bytes. `tests/fuzz` lets `cargo fuzz` look further; what it
+//! finds goes into the corpus.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,10 +21,10 @@ const INPUT_LIMIT: Duration = Duration::from_secs(5);
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
     let mut paths: Vec<_> =
-        fs::read_dir(&folder).expect("a corpus").flatten().map(|it| it.path()).collect();
+        fs::read_dir(&folder).expect("a corpus").flatten().map(|entry| entry.path()).collect();
     paths.sort();
     assert!(paths.len() >= 5, "{} has {} files", folder.display(), paths.len());
-    paths.iter().map(|it| fs::read(it).unwrap()).collect()
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
 fn run(name: &str, target: Target, bytes: &[u8]) {

@@ -1,8 +1,9 @@
-//! kill -9 in the middle: of the daemon, of agents, of senders, at random, at named points and at every n-th syscall.
+//! kill -9 in the middle: of the daemon, of agents, of senders, at random, at named points and at
+//! every n-th syscall.
 //!
-//! Needs programs with the feature `failpoints`, as `tests/run` builds them. The figures of long runs are in
-//! `tests/README.md`; `COORDD_TEST_KILLS`, `COORDD_TEST_AGENTS`, `COORDD_TEST_MESSAGES` and `COORDD_TEST_EVERY_SYSCALL` make
-//! them.
+//! Needs programs with the feature `failpoints`, as `tests/run` builds them. The figures of long
+//! runs are in `tests/README.md`; `COORDD_TEST_KILLS`, `COORDD_TEST_AGENTS`, `COORDD_TEST_MESSAGES`
+//! and `COORDD_TEST_EVERY_SYSCALL` make them.
 
 mod adoption;
 mod notified;
@@ -74,8 +75,9 @@ fn agents(client: &mut Stubborn, session: &str) -> Vec<AgentView> {
 /// Messages that the small story sends to its lead.
 const STORY_MESSAGES: u64 = 3;
 
-/// A small story that touches all that is kept: a session, a worker with its notification, messages, a team with a task. It
-/// goes through whatever the daemon does meanwhile, and afterwards all of it must have happened once.
+/// A small story that touches all that is kept: a session, a worker with its notification,
+/// messages, a team with a task. It goes through whatever the daemon does meanwhile, and afterwards
+/// all of it must have happened once.
 fn play(kept: &mut Kept) {
     let steps = json!([
         call("I send one.", &json!([start("w", "do it")])),
@@ -131,10 +133,11 @@ fn play(kept: &mut Kept) {
     client.ok(&Request::SessionStop { session: session.clone() }, Some("stop"));
 }
 
-/// What was accepted is there once, in its order, in memory and on the disk, and after one more restart.
+/// What was accepted is there once, in its order, in memory and on the disk, and after one more
+/// restart.
 fn assert_told_once(kept: &mut Kept, client: &mut Stubborn, session: &str, mut history: History) {
     let agents = agents(client, session);
-    let names: Vec<_> = agents.iter().map(|it| (it.name.as_str(), it.runs >= 1)).collect();
+    let names: Vec<_> = agents.iter().map(|agent| (agent.name.as_str(), agent.runs >= 1)).collect();
     assert_eq!(names, [("lead", true), ("w", true)]);
     let (lead, w) = (&agents[0], &agents[1]);
     assert_eq!(w.runs, 1, "{w:?}");

@@ -1,5 +1,5 @@
-//! D-5, rel-41, rel-48, cases D6, D24: what cannot be read is set aside and said, and the rest works. Nothing begins empty in
-//! silence.
+//! D-5, rel-41, rel-48, cases D6, D24: what cannot be read is set aside and said, and the rest
+//! works. Nothing begins empty in silence.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ fn doctor_fails_at(daemon: &Daemon, path: &Path) {
 
 /// Files in a folder whose names begin so.
 fn beginning(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let all = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
+    let all = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     all.filter(|it| it.file_name().unwrap().to_str().unwrap().starts_with(name)).collect()
 }
 
@@ -66,7 +66,8 @@ fn damaged(bytes: &[u8], how: usize) -> Vec<u8> {
     bytes
 }
 
-/// A32: the store, cut off and flipped at sampled places. Each time all is there, or what is not is said.
+/// A32: the store, cut off and flipped at sampled places. Each time all is there, or what is not is
+/// said.
 #[test]
 fn d5_rel41_a_damaged_store_is_kept_and_said() {
     let (mut daemon, mut agents) = Agents::start();
@@ -76,7 +77,8 @@ fn d5_rel41_a_damaged_store_is_kept_and_said() {
     for number in 0..40 {
         send(&mut client, &session, &format!("message {number} {}", "x".repeat(500)));
     }
-    // In order, so that all is in the one file; and without a process, so that each start and end is quick.
+    // In order, so that all is in the one file; and without a process, so that each start and end
+    // is quick.
     client.ok(Request::SessionStop { session: session.clone() });
     assert!(daemon.stop().success());
     let path = daemon.state().join("coordd.db");
@@ -117,8 +119,8 @@ fn lead_says(text: &str) -> serde_json::Value {
     lead(&json!([say(text)]))
 }
 
-/// rel-48, D24: a store of a newer coordd is refused with what to do, and not touched. Records that only a newer one
-/// knows are passed over, said, and still there for it.
+/// rel-48, D24: a store of a newer coordd is refused with what to do, and not touched. Records that
+/// only a newer one knows are passed over, said, and still there for it.
 #[test]
 fn rel48_what_a_newer_coordd_wrote_is_left_for_it() {
     let mut daemon = Daemon::start();
@@ -151,7 +153,7 @@ fn rel48_what_a_newer_coordd_wrote_is_left_for_it() {
         assert!(daemon.stop().success());
     }
     assert!(
-        fs::read(&path).unwrap().windows(14).any(|it| it == b"SessionPainted"),
+        fs::read(&path).unwrap().windows(14).any(|window| window == b"SessionPainted"),
         "it is still there"
     );
 }
@@ -190,8 +192,8 @@ fn rel41_a_damaged_environment_is_kept_and_said() {
         daemon.restart();
         let mut client = daemon.client();
         client.prompt(&session.id, "go");
-        client.agent_until(&format!("{}/lead", session.name), "has run", |it| {
-            it.runs as usize == round + 1
+        client.agent_until(&format!("{}/lead", session.name), "has run", |agent| {
+            agent.runs as usize == round + 1
         });
         assert_said(&daemon, "the environment of session");
         let aside = beginning(&folder, "env.json.corrupt-");
@@ -208,7 +210,8 @@ fn rel41_a_damaged_environment_is_kept_and_said() {
     assert_eq!(fs::read(&path).unwrap().first(), Some(&b'{'));
 }
 
-/// A transcript: what was before the damage is kept, the file is kept, its agent is told, and it goes on.
+/// A transcript: what was before the damage is kept, the file is kept, its agent is told, and it
+/// goes on.
 #[test]
 fn rel41_rel43_a_damaged_transcript_is_kept_and_said() {
     let daemon = Daemon::start();
@@ -220,7 +223,7 @@ fn rel41_rel43_a_damaged_transcript_is_kept_and_said() {
         let agent = format!("{}/lead", session.name);
         for run in 1..=3 {
             client.prompt(&session.id, &format!("question {run}"));
-            client.agent_until(&agent, "has answered", |it| it.runs == run);
+            client.agent_until(&agent, "has answered", |agent| agent.runs == run);
         }
         client.ok(Request::SessionStop { session: session.id.clone() });
         client.ok(Request::SessionResume {
@@ -241,8 +244,8 @@ fn rel41_rel43_a_damaged_transcript_is_kept_and_said() {
         client.prompt(&session.id, "and now?");
         until("it answers again", || {
             let entries = client.transcript(&agent);
-            let now = entries.iter().position(|it| {
-                matches!(&it.what, proto::entry::What::Input { text, .. } if text.contains("and now?"))
+            let now = entries.iter().position(|entry| {
+                matches!(&entry.what, proto::entry::What::Input { text, .. } if text.contains("and now?"))
             })?;
             story::texts(&entries[now..]).first().map(|_| ())
         });
@@ -252,14 +255,15 @@ fn rel41_rel43_a_damaged_transcript_is_kept_and_said() {
             doctor_fails_at(&daemon, &aside[0]);
         }
         let entries = client.transcript(&agent);
-        let numbers: Vec<_> = entries.iter().map(|it| it.seq).collect();
+        let numbers: Vec<_> = entries.iter().map(|entry| entry.seq).collect();
         assert_eq!(numbers, (1..=entries.len() as u64).collect::<Vec<_>>(), "damage {how}");
         client.ok(Request::SessionRemove { session: session.id, force: true });
     }
     assert_eq!(daemon.client().ok(Request::Ping {}), Response::Done {});
 }
 
-/// What a process left about its run and nobody can read: kept, said, and the run goes on with the next incarnation.
+/// What a process left about its run and nobody can read: kept, said, and the run goes on with the
+/// next incarnation.
 #[test]
 fn rel41_a_damaged_outcome_is_kept_and_said() {
     let (daemon, mut agents) = Agents::start();
@@ -289,7 +293,8 @@ fn rel41_a_damaged_outcome_is_kept_and_said() {
     assert!(note.text.contains("done after all"), "{note:?}");
 }
 
-/// Team and task files: a projection. What stood in their place is kept, the last good state comes back.
+/// Team and task files: a projection. What stood in their place is kept, the last good state comes
+/// back.
 #[test]
 fn t2_rel41_damaged_team_and_task_files_are_kept_and_written_again() {
     let mut daemon = Daemon::start();
@@ -342,8 +347,8 @@ fn d6_a_sessions_broken_folder_does_not_end_the_daemon() {
     assert_ne!(one.id, two.id);
     assert!(degraded(&mut client).iter().any(|it| it.contains(&two.id)));
     client.prompt(&two.id, "go");
-    let view =
-        client.agent_until(&format!("{}/lead", two.name), "has failed", |it| it.last.is_some());
+    let view = client
+        .agent_until(&format!("{}/lead", two.name), "has failed", |agent| agent.last.is_some());
     assert!(view.last.unwrap().reason.contains("sessions"), "what is in the way is named");
     let missing = client.denied(Request::AgentShow { agent: "nobody/lead".into() });
     assert_eq!(missing.code, ErrorCode::NotFound);

@@ -1,4 +1,5 @@
-//! The main job on real input: `coordctl demo` and `coordctl run`, to the end, and with everything killed in the middle.
+//! The main job on real input: `coordctl demo` and `coordctl run`, to the end, and with everything
+//! killed in the middle.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,17 +54,17 @@ fn assert_green(sandbox: &Sandbox, ran: &Ran) {
         *by_worker.entry(id.to_owned()).or_insert(0) += 1;
     }
     let runs: BTreeMap<_, _> =
-        agents[1..].iter().map(|it| (it.id.clone(), i64::from(it.runs))).collect();
+        agents[1..].iter().map(|agent| (agent.id.clone(), i64::from(agent.runs))).collect();
     assert_eq!(by_worker, runs, "one notification for each run");
     assert_eq!(summary["notifications"], runs.values().sum::<i64>());
     assert!(runs.len() >= 4, "two researchers, one that writes, a fresh one that verifies");
     assert_real_work(&mut client, &agents, session);
-    assert!(agents[1..].iter().all(|it| it.pid.is_none()), "{agents:#?}");
+    assert!(agents[1..].iter().all(|agent| agent.pid.is_none()), "{agents:#?}");
 }
 
 /// Real tools of real processes: the tests were run by agents too, red at first and green at last.
 fn assert_real_work(client: &mut Client, agents: &[AgentView], session: &str) {
-    let of_phase = |phase: &'static str| agents.iter().filter(move |it| it.phase == phase);
+    let of_phase = |phase: &'static str| agents.iter().filter(move |agent| agent.phase == phase);
     let results = |client: &mut Client, agent: &AgentView| -> String {
         let entries = client.transcript(&agent.id);
         story::results(&entries).iter().map(|it| it.0).collect::<Vec<_>>().join("\n")
@@ -108,7 +109,7 @@ fn demo_tells_its_story_and_cleans_up() {
     let at = |text: &str| {
         lines
             .iter()
-            .position(|it| it.contains(text))
+            .position(|line| line.contains(text))
             .unwrap_or_else(|| panic!("no {text:?} in\n{}", ran.stdout))
     };
     let order = [
@@ -123,7 +124,7 @@ fn demo_tells_its_story_and_cleans_up() {
     ];
     let places: Vec<_> = order.iter().map(|it| at(it)).collect();
     assert!(places.is_sorted(), "{order:?} are at {places:?} in\n{}", ran.stdout);
-    assert!(lines.iter().any(|it| it.trim_start().starts_with('+') && it.contains("% 400")));
+    assert!(lines.iter().any(|line| line.trim_start().starts_with('+') && line.contains("% 400")));
     assert!(!ran.stdout.contains('\u{1b}'), "no colours without a terminal");
 
     assert_eq!(client(&sandbox).sessions(), [], "it removes its session");
@@ -175,12 +176,12 @@ fn demo_ends_green_although_agents_are_killed_in_the_middle() {
     let (mut client, session) = follow(&sandbox);
     // Its calls only read, so a restarted one can make them again.
     let worker = format!("{session}/find-cause");
-    let at_work = client.agent_until(&worker, "works", |it| {
-        it.pid.is_some() && it.activity.as_ref().is_some_and(|it| it.turns > 0)
+    let at_work = client.agent_until(&worker, "works", |agent| {
+        agent.pid.is_some() && agent.activity.as_ref().is_some_and(|activity| activity.turns > 0)
     });
     Process::open(at_work.pid.unwrap()).unwrap().kill9();
     until_first_run_ended(&mut client);
-    let lead = client.agent_until(&format!("{session}/lead"), "runs", |it| it.pid.is_some());
+    let lead = client.agent_until(&format!("{session}/lead"), "runs", |agent| agent.pid.is_some());
     Process::open(lead.pid.unwrap()).unwrap().kill9();
     let ran = Ran::finish(demo, "", "coordctl demo");
     assert_green(&sandbox, &ran);
@@ -197,7 +198,7 @@ fn demo_ends_green_although_daemon_and_coordinator_die_together() {
     let demo = begin(&sandbox);
     let (mut client, session) = follow(&sandbox);
     until_first_run_ended(&mut client);
-    let lead = client.agent_until(&format!("{session}/lead"), "runs", |it| it.pid.is_some());
+    let lead = client.agent_until(&format!("{session}/lead"), "runs", |agent| agent.pid.is_some());
     let daemon = Process::open(client.welcome().pid).unwrap();
     let lead = Process::open(lead.pid.unwrap()).unwrap();
     daemon.kill9();
@@ -220,7 +221,7 @@ fn demo_interrupted_leaves_nothing_behind() {
     let (mut client, _) = follow(&sandbox);
     until_first_run_ended(&mut client);
     let agents = sandbox.processes();
-    assert!(agents.iter().any(|it| it.command.contains("coordd-worker")), "{agents:?}");
+    assert!(agents.iter().any(|agent| agent.command.contains("coordd-worker")), "{agents:?}");
     Process::open(demo.id()).unwrap().signal(Signal::INT);
     let ran = Ran::finish(demo, "", "coordctl demo");
     assert_eq!(ran.code, 1, "{ran:?}");

@@ -6,7 +6,8 @@ use tests::{Daemon, Ran};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/examples");
 
-/// Runs an example twice on one session, so that the second time there is a past that must not be taken for an answer.
+/// Runs an example twice on one session, so that the second time there is a past that must not be
+/// taken for an answer.
 fn converse(program: &str, file: &str) {
     let daemon = Daemon::start();
     let mut client = daemon.client();

@@ -1,4 +1,5 @@
-//! Nothing left to give: a full disk (rel-44) and no descriptors (rel-45). Said, survived, recovered from.
+//! Nothing left to give: a full disk (rel-44) and no descriptors (rel-45). Said, survived,
+//! recovered from.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -20,7 +21,8 @@ use tests::{Client, Daemon, Sandbox};
 /// The daemon looks once a second whether there is space again.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(5);
 
-/// A small disk in a mount namespace of its own, for the state folder. It is gone with the process that holds it.
+/// A small disk in a mount namespace of its own, for the state folder. It is gone with the process
+/// that holds it.
 struct SmallDisk {
     holder: Child,
     path: PathBuf,
@@ -119,8 +121,8 @@ fn send_until_full(client: &mut Client, to: &str, accepted: &mut Vec<String>) {
     panic!("a full disk takes everything");
 }
 
-/// rel-44, A30. The stand-ins' processes and the test are in other mount namespaces than the daemon: what is asked goes
-/// through the socket alone.
+/// rel-44, A30. The stand-ins' processes and the test are in other mount namespaces than the
+/// daemon: what is asked goes through the socket alone.
 #[test]
 fn rel44_a_full_disk_refuses_what_grows_and_nothing_else() {
     let mut sandbox = Sandbox::new();
@@ -207,7 +209,8 @@ fn cpu_ticks(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// rel-45: with no descriptor left it neither dies nor spins, and serves again as soon as there are some.
+/// rel-45: with no descriptor left it neither dies nor spins, and serves again as soon as there are
+/// some.
 #[test]
 fn rel45_without_descriptors_it_rests_and_recovers() {
     const LOOK: Duration = Duration::from_secs(2);

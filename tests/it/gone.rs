@@ -1,4 +1,5 @@
-//! W-6, rel-29, rel-32, cases C1, C3, C5, C6, C16, D2, D20: when `coordctl stop` says that it is gone, it is gone.
+//! W-6, rel-29, rel-32, cases C1, C3, C5, C6, C16, D2, D20: when `coordctl stop` says that it is
+//! gone, it is gone.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -14,11 +15,12 @@ use tests::rehearsal::{bash, call, lead, say, script, start, worker};
 use tests::wait::until;
 use tests::{Client, Daemon};
 
-/// Two seconds to end by itself, then the killing; the rest is for a machine that builds at the same time.
+/// Two seconds to end by itself, then the killing; the rest is for a machine that builds at the
+/// same time.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
-/// All that a tool can do to stay: TERM ignored, other sessions, double forks, a lost mark, 200 children, and output that
-/// somebody holds open.
+/// All that a tool can do to stay: TERM ignored, other sessions, double forks, a lost mark, 200
+/// children, and output that somebody holds open.
 const STUBBORN: &str = "trap '' TERM HUP INT
     (setsid sh -c 'trap \"\" TERM; (sleep 1001 &) ; sleep 1001' &)
     (env -u COORDD_AGENT_ID sleep 1001 &)
@@ -27,17 +29,19 @@ const STUBBORN: &str = "trap '' TERM HUP INT
     n=0; while [ $n -lt 200 ]; do sleep 1001 & n=$((n+1)); done
     echo all there; touch ready; sleep 1001";
 
-/// Processes that carry the agent's mark, or that have something of the sandbox and are not coordd's own.
+/// Processes that carry the agent's mark, or that have something of the sandbox and are not
+/// coordd's own.
 fn survivors(daemon: &Daemon, agent: &str) -> Vec<Process> {
     let mark = format!("COORDD_AGENT_ID={agent}").into_bytes();
     let carries = |pid: u32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ.split(|it| *it == 0).any(|it| it == mark)
+        environ.split(|it| *it == 0).any(|part| part == mark)
     };
     let numbers = std::fs::read_dir("/proc").unwrap().flatten();
-    let all = numbers.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    let all = numbers.filter_map(|number| number.file_name().to_str()?.parse::<u32>().ok());
     let marked = all.filter(|pid| carries(*pid)).filter_map(Process::open);
-    let left = daemon.processes().into_iter().filter(|it| it.command.contains("sleep 1001"));
+    let left =
+        daemon.processes().into_iter().filter(|process| process.command.contains("sleep 1001"));
     marked.chain(left).filter(Process::runs).collect()
 }
 
@@ -84,7 +88,8 @@ fn w6_rel29_nothing_that_a_tool_does_lets_it_stay() {
     assert_eq!(view.last.map(|it| it.status), Some(RunStatus::Killed));
 }
 
-/// C6, C8: the agent itself is stopped by a signal, in the middle of such a tool, and can neither hear nor end anything.
+/// C6, C8: the agent itself is stopped by a signal, in the middle of such a tool, and can neither
+/// hear nor end anything.
 #[test]
 fn w6_c6_an_agent_that_is_frozen_is_ended_with_its_tools() {
     let daemon = Daemon::start();
@@ -130,7 +135,8 @@ fn w6_c4_a_whole_session_is_gone_by_name() {
     daemon.stop_and_leave_nothing();
 }
 
-/// D20, C5: what only looks like an agent is nobody's to end: another agent's mark, our own folder, the same name.
+/// D20, C5: what only looks like an agent is nobody's to end: another agent's mark, our own folder,
+/// the same name.
 #[test]
 fn d20_what_belongs_to_nobody_here_is_left_alone() {
     let daemon = Daemon::start();
@@ -163,7 +169,7 @@ fn rel30_a_held_output_does_not_hold_up_the_result() {
     ]);
     let begun = Instant::now();
     let (session, _) = begin(&daemon, &mut client, &steps);
-    let view = client.agent_until(&format!("{session}/w"), "is done", |it| it.runs == 1);
+    let view = client.agent_until(&format!("{session}/w"), "is done", |agent| agent.runs == 1);
     assert_eq!(view.last.unwrap().result, "It is quick.");
     assert!(begun.elapsed() < STOP_LIMIT, "{:?}", begun.elapsed());
 }

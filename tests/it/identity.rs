@@ -1,5 +1,5 @@
-//! rel-9, rel-35 to rel-37, rel-85, rel-90, rel-91, cases G9, G12, D16: no one speaks for another, and no secret or word of an
-//! agent lands where it does not belong.
+//! rel-9, rel-35 to rel-37, rel-85, rel-90, rel-91, cases G9, G12, D16: no one speaks for another,
+//! and no secret or word of an agent lands where it does not belong.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -102,7 +102,7 @@ fn shown(sandbox: &Sandbox, file: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 fn holds(bytes: &[u8], word: &str) -> bool {
-    bytes.windows(word.len()).any(|it| it == word.as_bytes())
+    bytes.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
 /// rel-91: a token is in the bootstrap on stdin, and in the memory of two processes.
@@ -135,15 +135,15 @@ fn rel91_a_token_is_in_no_argument_no_environment_and_no_answer() {
     assert_eq!(open.iter().map(String::as_str).collect::<Vec<_>>(), ["0", "1", "2"]);
     let status = fs::read_to_string(format!("/proc/{}/status", worker.pid)).unwrap();
     for field in ["SigBlk:", "SigIgn:"] {
-        let line = status.lines().find(|it| it.starts_with(field)).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         let mask = u64::from_str_radix(line[field.len()..].trim(), 16).unwrap();
         // Those from 32 on belong to the C library, and come from whoever started the test.
         assert_eq!(mask & 0x7fff_ffff, 0, "rel-36: {line}");
     }
 }
 
-/// rel-37, D16: what the daemon has in its own environment is its own. 50 variables that look like secrets, and those by
-/// which programs find their service manager.
+/// rel-37, D16: what the daemon has in its own environment is its own. 50 variables that look like
+/// secrets, and those by which programs find their service manager.
 #[test]
 fn rel37_nothing_of_the_daemons_environment_reaches_an_agent() {
     const SECRET: &str = "CANARY-of-the-daemon";
@@ -195,11 +195,12 @@ fn rel37_nothing_of_the_daemons_environment_reaches_an_agent() {
     let tool = fs::read_to_string(daemon.at("w/tool.env")).unwrap();
     assert!(!tool.contains(SECRET), "{tool}");
     for name in &names {
-        assert!(!tool.lines().any(|it| it.starts_with(&format!("{name}="))), "{name}: {tool}");
+        assert!(!tool.lines().any(|line| line.starts_with(&format!("{name}="))), "{name}: {tool}");
     }
     // The snapshot of what an agent's own process gets, by name.
     let parent = fs::read_to_string(daemon.at("w/parent.env")).unwrap();
-    let names: Vec<_> = parent.lines().filter_map(|it| it.split_once('=')).map(|it| it.0).collect();
+    let names: Vec<_> =
+        parent.lines().filter_map(|line| line.split_once('=')).map(|it| it.0).collect();
     let allowed = [
         "PATH",
         "HOME",
@@ -211,11 +212,12 @@ fn rel37_nothing_of_the_daemons_environment_reaches_an_agent() {
         "RUST_BACKTRACE",
         "COORDD_AGENT_ID",
     ];
-    assert!(names.iter().all(|it| allowed.contains(it)), "{names:?}");
+    assert!(names.iter().all(|name| allowed.contains(name)), "{names:?}");
     daemon.write("w/go", "");
 }
 
-/// What a terminal would obey: OSC 52, 8 and 0, DCS, APC, CSI, C1 in two bytes, resets, bidi and tag characters.
+/// What a terminal would obey: OSC 52, 8 and 0, DCS, APC, CSI, C1 in two bytes, resets, bidi and
+/// tag characters.
 const CORPUS: &str = "a\u{1b}]52;c;ZXZpbA==\u{7}b\u{1b}]8;;http://evil\u{1b}\\c\u{1b}]0;title\u{7}\u{1b}P$q\"p\u{1b}\\\u{1b}_x\u{1b}\\\
     \u{1b}[6n\u{1b}[c\u{1b}[2J\u{9d}52;c;x\u{7}\u{9b}2J\u{85}\u{7f}\u{8}\u{202e}\u{2066}\u{200b}\u{e0041}\u{1b}c\u{1b}(0 end\u{1b}]52;c;open";
 
@@ -225,11 +227,12 @@ fn assert_harmless(what: &str, ran: &Ran) {
         (it.is_control() && it != '\n' && it != '\t')
             || matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
     };
-    let found: Vec<_> = ran.said().chars().filter(|it| bad(*it)).collect();
+    let found: Vec<_> = ran.said().chars().filter(|c| bad(*c)).collect();
     assert!(found.is_empty(), "{what} prints {found:?}: {ran:?}");
 }
 
-/// rel-85: no verb hands it on: as a model's text, a tool's input and output, a task, a result, a message.
+/// rel-85: no verb hands it on: as a model's text, a tool's input and output, a task, a result, a
+/// message.
 #[test]
 fn rel85_what_coordctl_prints_is_harmless() {
     let daemon = Daemon::start();
@@ -252,9 +255,9 @@ fn rel85_what_coordctl_prints_is_harmless() {
     new.prompt = CORPUS.into();
     let session = client.new_session(new).name;
     let lead = format!("{session}/lead");
-    client.agent_until(&lead, "has heard", |it| it.runs == 2);
+    client.agent_until(&lead, "has heard", |agent| agent.runs == 2);
     send(&mut client, &session, "w", CORPUS);
-    client.agent_until(&format!("{session}/w"), "has run again", |it| it.runs == 2);
+    client.agent_until(&format!("{session}/w"), "has run again", |agent| agent.runs == 2);
     let w = format!("{session}/w");
     for arguments in [
         vec!["ls"],
@@ -285,8 +288,8 @@ fn logs(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// rel-90: at the finest level of logging, everything that passes is a canary, and none is in a log, in an argument, or in
-/// what `daemon status` tells. Transcripts are where it belongs.
+/// rel-90: at the finest level of logging, everything that passes is a canary, and none is in a
+/// log, in an argument, or in what `daemon status` tells. Transcripts are where it belongs.
 #[test]
 fn rel90_no_secret_and_no_body_is_in_a_log() {
     let mut sandbox = Sandbox::new();
@@ -318,12 +321,13 @@ fn rel90_no_secret_and_no_body_is_in_a_log() {
         assert!(!holds(&bytes, "CANARY"), "{command}");
     }
     for (command, bytes) in shown(&daemon, "environ") {
-        // Tools get the user's keys, as in the user's own shell; the agent's process has them in memory alone.
+        // Tools get the user's keys, as in the user's own shell; the agent's process has them in
+        // memory alone.
         let is_program = command.contains("coordd-worker");
         assert!(!is_program || !holds(&bytes, "CANARY"), "{command}");
     }
     daemon.write("w/go", "");
-    client.agent_until(&format!("{session}/lead"), "has heard", |it| it.runs == 2);
+    client.agent_until(&format!("{session}/lead"), "has heard", |agent| agent.runs == 2);
     let status = daemon.coordctl(&["daemon", "status", "--json"]);
     assert!(status.code == 0 && !status.said().contains("CANARY"), "{status:?}");
 
@@ -338,7 +342,7 @@ fn rel90_no_secret_and_no_body_is_in_a_log() {
     );
     for word in ["CANARY", "Make the failing test", "task-notification", "<result>"] {
         for log in &all {
-            let line = log.lines().find(|it| it.contains(word));
+            let line = log.lines().find(|line| line.contains(word));
             assert_eq!(line, None, "{word} in a log");
         }
     }

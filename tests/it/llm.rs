@@ -1,7 +1,7 @@
 //! the native runtime's two wire formats, spoken by a real server with a real small model.
 //!
-//! The model's words are worth nothing. What a test can hold it to is structure: the server turns a demanded tool call
-//! into a grammar, and the model cannot leave it.
+//! The model's words are worth nothing. What a test can hold it to is structure: the server turns a
+//! demanded tool call into a grammar, and the model cannot leave it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ fn post(url: &str, path: &str, key: &str, body: &Value) -> (u16, String) {
     stream.read_to_end(&mut answer).expect("an answer in time");
     let answer = String::from_utf8(answer).expect("an answer in UTF-8");
     let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
-    let status = head.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
+    let status = head.split(' ').nth(1).and_then(|part| part.parse().ok()).expect("a status");
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     (status, if chunked { joined(body) } else { body.to_owned() })
 }
@@ -113,7 +113,7 @@ fn messages_api_streams_the_demanded_tool_call_in_pieces() {
     assert_eq!(events.first().unwrap()["type"], "message_start");
     assert_eq!(events.last().unwrap()["type"], "message_stop");
     let pieces: Vec<_> =
-        events.iter().filter_map(|it| it["delta"]["partial_json"].as_str()).collect();
+        events.iter().filter_map(|event| event["delta"]["partial_json"].as_str()).collect();
     assert!(pieces.len() > 1, "not streamed: {body}");
     assert_follows_schema(&serde_json::from_str(&pieces.concat()).unwrap());
 }
@@ -172,15 +172,15 @@ fn the_server_ends_with_its_holder() {
     TcpStream::connect(&host).expect_err("it is gone");
 }
 
-/// By chance the small model begins a pattern that it does not end for minutes. Then it is asked again, in another folder, which
-/// changes what it says.
+/// By chance the small model begins a pattern that it does not end for minutes. Then it is asked
+/// again, in another folder, which changes what it says.
 fn session_with_a_forced_tool(provider: Provider, tool: &'static str) {
     let ended = || std::panic::catch_unwind(|| one_session_with_a_forced_tool(provider, tool));
     assert!((0..4).any(|_| ended().is_ok()), "none of four sessions came to an end");
 }
 
-/// A whole session with a real model, streaming, whose first answer must be a tool call: it has the tool's schema, and
-/// the tool really runs.
+/// A whole session with a real model, streaming, whose first answer must be a tool call: it has the
+/// tool's schema, and the tool really runs.
 fn one_session_with_a_forced_tool(provider: Provider, tool: &str) {
     let llm = Llm::start_with_key("right").unwrap();
     let daemon = Daemon::start();
@@ -218,7 +218,7 @@ fn one_session_with_a_forced_tool(provider: Provider, tool: &str) {
     });
     let lead = format!("{session}/lead");
     let entries = client.transcript(&lead);
-    let call = entries.iter().find_map(|it| match &it.what {
+    let call = entries.iter().find_map(|entry| match &entry.what {
         What::ToolCall { tool, input, .. } => Some((tool.clone(), input.0.clone())),
         _ => None,
     });
@@ -229,7 +229,7 @@ fn one_session_with_a_forced_tool(provider: Provider, tool: &str) {
     assert!(!called.0.is_empty() && !called.0.contains("ermission denied"), "{called:?}");
     assert_eq!(story::results(&entries)[0], (called.0.as_str(), called.1));
     // What it made of it goes on or ends; the turn that made the call was counted.
-    let turn = entries.iter().find_map(|it| match &it.what {
+    let turn = entries.iter().find_map(|entry| match &entry.what {
         What::Turn { usage } => Some(*usage),
         _ => None,
     });

@@ -1,4 +1,5 @@
-//! The tests of whole programs: the real daemon, real sockets, real agent processes. One file a feature.
+//! The tests of whole programs: the real daemon, real sockets, real agent processes. One file a
+//! feature.
 //!
 //! Run them with `tests/run`; `tests/README.md` says how to run one.
 

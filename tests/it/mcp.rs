@@ -86,14 +86,17 @@ fn l4_a_program_leads_workers_to_a_structured_result() {
     );
     assert_eq!((own.pid, own.runs, own.mail), (Some(lead.pid()), 0, 0));
     let shown = sandbox.coordctl(&["status", "w"]).stdout;
-    let line = shown.lines().find(|it| it.starts_with("lead")).unwrap().to_owned();
+    let line = shown.lines().find(|line| line.starts_with("lead")).unwrap().to_owned();
     assert!(line.contains("lead, external  connected") && line.contains("unknown"), "{shown}");
     assert!(lead.close().success());
     until_gone(&sandbox, "w");
     let shown = sandbox.coordctl(&["status", "w"]).stdout;
     assert!(shown.contains("not connected"), "{shown}");
     let usage = sandbox.coordctl(&["usage", "w"]).stdout;
-    assert!(usage.lines().any(|it| it.contains("lead") && it.ends_with("unknown")), "{usage}");
+    assert!(
+        usage.lines().any(|line| line.contains("lead") && line.ends_with("unknown")),
+        "{usage}"
+    );
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn l4_a_daemon_that_is_killed_in_the_middle_is_survived() {
         lead.begin("tools/call", &json!({ "name": "Agent", "arguments": agent("w1", "Do it.") }));
     daemon.restart();
     let mut answers = [lead.hear(), lead.hear()];
-    answers.sort_by_key(|it| it["id"].as_u64());
+    answers.sort_by_key(|answer| answer["id"].as_u64());
     assert_eq!((&answers[0]["id"], &answers[1]["id"]), (&json!(waiting), &json!(starting)));
     let text = |at: usize| answers[at]["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text(0).contains("<result>Done.</result>"), "{}", text(0));

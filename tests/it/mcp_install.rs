@@ -25,8 +25,8 @@ fn text(path: &PathBuf) -> String {
 
 /// The lines of a text that are not in another, in order.
 fn new_lines<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
-    let before: Vec<_> = before.lines().map(|it| it.trim_end_matches(',')).collect();
-    text.lines().filter(|it| !before.contains(&it.trim_end_matches(','))).collect()
+    let before: Vec<_> = before.lines().map(|line| line.trim_end_matches(',')).collect();
+    text.lines().filter(|line| !before.contains(&line.trim_end_matches(','))).collect()
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn l4_an_entry_is_put_in_shown_and_taken_back() {
             let found = ran.stdout.contains(&format!("\n+{head}"));
             assert!(line.trim().is_empty() || found, "{client}: {line}: {}", ran.stdout);
         }
-        let kept: String = after.chars().filter(|it| !it.is_whitespace()).collect();
+        let kept: String = after.chars().filter(|c| !c.is_whitespace()).collect();
         for piece in before.split(['\n', ',', '{', '}']).map(str::trim) {
-            let piece: String = piece.chars().filter(|it| !it.is_whitespace()).collect();
+            let piece: String = piece.chars().filter(|c| !c.is_whitespace()).collect();
             assert!(kept.contains(&piece), "{client}: {piece}: {after}");
         }
         assert!(after.contains("coordctl") && after.contains("peer"), "{after}");
@@ -138,7 +138,8 @@ fn l4_a_projects_file_names_no_path_of_this_machine() {
     assert!(ran.stderr.contains("--scope user"), "{ran:?}");
 }
 
-/// What a client starts by the entry is a server that finds coordd, though the client hands on next to nothing.
+/// What a client starts by the entry is a server that finds coordd, though the client hands on next
+/// to nothing.
 #[test]
 fn l4_what_is_put_in_starts_a_server() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,5 @@
-//! M-1 to M-5, M-11: what is accepted is on disk, is handed over until it is acknowledged, and its sender can ask for it.
+//! M-1 to M-5, M-11: what is accepted is on disk, is handed over until it is acknowledged, and its
+//! sender can ask for it.
 
 use proto::Outcome;
 use proto::error::{ErrorBody, ErrorCode};
@@ -29,7 +30,8 @@ fn rows(response: Response) -> Vec<SendResult> {
     }
 }
 
-/// Sends what must be accepted by one. Returns the message's id, the number ahead of it, and what will happen.
+/// Sends what must be accepted by one. Returns the message's id, the number ahead of it, and what
+/// will happen.
 fn send(client: &mut Client, session: &str, to: &str, text: &str) -> (String, u32, String) {
     let mut results = rows(client.ok(request(session, to, text)));
     match results.remove(0) {
@@ -46,7 +48,8 @@ fn denied(client: &mut Client, session: &str, to: &str) -> ErrorBody {
     client.denied(request(session, to, "x"))
 }
 
-/// A6, A12, A19, M-11: who has it, since when, how many are before it; read is what the reader says that it has read.
+/// A6, A12, A19, M-11: who has it, since when, how many are before it; read is what the reader says
+/// that it has read.
 #[test]
 fn m11_a_receipt_follows_its_message() {
     let (daemon, mut agents) = Agents::start();
@@ -82,7 +85,8 @@ fn m11_a_receipt_follows_its_message() {
     assert_eq!(error.code, ErrorCode::NotFound);
 }
 
-/// rel-15: killed between accepting and handing over, with the receiver waiting and with the receiver dead.
+/// rel-15: killed between accepting and handing over, with the receiver waiting and with the
+/// receiver dead.
 #[test]
 fn m3_rel15_what_was_accepted_survives_kill_9() {
     for receiver_dies in [false, true] {
@@ -165,7 +169,8 @@ fn m11_rel18_a_repeated_send_is_one_message() {
     assert!(matches!(&second[0], SendResult::Accepted { id, .. } if *id == two));
 }
 
-/// A5: the names that there are, the likely one first; nothing is accepted for a name that is not there (rel-16).
+/// A5: the names that there are, the likely one first; nothing is accepted for a name that is not
+/// there (rel-16).
 #[test]
 fn m1_a5_rel16_an_unknown_name_lists_the_live_ones() {
     let (daemon, mut agents) = Agents::start();

@@ -1,4 +1,5 @@
-//! the native runtime, in both wire formats, and what becomes of a run when the endpoint or a tool misbehaves.
+//! the native runtime, in both wire formats, and what becomes of a run when the endpoint or a
+//! tool misbehaves.
 
 use proto::agent::{Model, Provider};
 use proto::notification::{FailureClass, RunStatus};
@@ -28,7 +29,7 @@ fn session_at(daemon: &Daemon, provider: Provider, url: &str) -> NewSession {
 
 fn last_run(client: &mut Client, new: NewSession) -> (String, LastRun) {
     let lead = format!("{}/lead", client.new_session(new).name);
-    let view = client.agent_until(&lead, "has ended its run", |it| it.runs == 1);
+    let view = client.agent_until(&lead, "has ended its run", |agent| agent.runs == 1);
     (lead, view.last.unwrap())
 }
 
@@ -109,7 +110,7 @@ fn r1_chat_completions_streamed_with_tools() {
     assert_eq!(first.headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(first.body["stream"], true);
     let messages = second.body["messages"].as_array().unwrap();
-    let results: Vec<_> = messages.iter().filter(|it| it["role"] == "tool").collect();
+    let results: Vec<_> = messages.iter().filter(|message| message["role"] == "tool").collect();
     assert_eq!(results.len(), 2, "{messages:#?}");
     assert!(results[0]["content"].to_string().contains("notes.txt"), "{results:?}");
     let usage = client.agent(&lead).usage;
@@ -126,7 +127,7 @@ fn c1_c2_a_coordinator_has_its_own_prompt_and_tools() {
     new.mode = Some("coordinator".into());
     let (lead, _) = last_run(&mut client, new);
     client.prompt(lead.split('/').next().unwrap(), "and now?");
-    client.agent_until(&lead, "has answered again", |it| it.runs == 2);
+    client.agent_until(&lead, "has answered again", |agent| agent.runs == 2);
     let seen = endpoint.seen();
     let names: Vec<_> = seen[0].body["tools"]
         .as_array()
@@ -241,7 +242,8 @@ fn r1_errors_of_tools_are_told_to_the_model() {
     assert_eq!(std::fs::read_to_string(daemon.at("w/twice.txt")).unwrap(), "same\nsame\n");
 }
 
-/// W-1: an agent works with the caller's environment, in the session's folder, and sees nothing of the daemon's.
+/// W-1: an agent works with the caller's environment, in the session's folder, and sees nothing of
+/// the daemon's.
 #[test]
 fn w1_tools_have_the_callers_environment() {
     let mut sandbox = tests::Sandbox::new();
@@ -267,7 +269,7 @@ fn w1_tools_have_the_callers_environment() {
     let environ = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
     let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
     assert!(!environ.contains("TOKEN") && !environ.contains("secret"), "{environ}");
-    assert_eq!(cmdline.split('\0').filter(|it| !it.is_empty()).count(), 1, "{cmdline}");
+    assert_eq!(cmdline.split('\0').filter(|part| !part.is_empty()).count(), 1, "{cmdline}");
 }
 
 /// F-1: a normal lead waits for its worker, and has its report as the answer to the call.

@@ -1,4 +1,5 @@
-//! M-7, M-8, M-11 between machines: two daemons with their bridges, and a real NATS server between them.
+//! M-7, M-8, M-11 between machines: two daemons with their bridges, and a real NATS server between
+//! them.
 
 mod accounts;
 mod builds;

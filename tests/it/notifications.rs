@@ -1,4 +1,5 @@
-//! N-1 to N-4: the end of a run reaches the lead once, whole, and cannot be forged, whatever dies meanwhile.
+//! N-1 to N-4: the end of a run reaches the lead once, whole, and cannot be forged, whatever dies
+//! meanwhile.
 
 use proto::ToDaemon;
 use proto::agent::{Activity, Mode, Report};
@@ -40,7 +41,7 @@ fn after_notification(client: &mut Client, session: &str) -> Vec<Entry> {
     let lead = format!("{session}/lead");
     until("the lead has read the notification and rests", || {
         let entries = client.transcript(&lead);
-        let last = entries.last().map(|it| matches!(it.what, What::RunEnded { .. }));
+        let last = entries.last().map(|entry| matches!(entry.what, What::RunEnded { .. }));
         let read = !story::notifications(&entries).is_empty();
         (read && last == Some(true) && client.agent(&lead).mail == 0).then_some(entries)
     })
@@ -75,7 +76,8 @@ fn n1_n2_the_lead_is_told_in_one_element_and_clients_in_an_event() {
     let seen = story::notifications(&entries);
     let [(id, status, text)] = seen.as_slice() else { panic!("not one: {seen:?}") };
     assert_eq!((*id, *status), (w.id.as_str(), RunStatus::Completed));
-    let tags: Vec<_> = text.split('<').skip(1).map(|it| it.split('>').next().unwrap()).collect();
+    let tags: Vec<_> =
+        text.split('<').skip(1).map(|part| part.split('>').next().unwrap()).collect();
     let want = "task-notification task-id /task-id status /status summary /summary result /result usage total_tokens \
                 /total_tokens tool_uses /tool_uses duration_ms /duration_ms /usage /task-notification";
     assert_eq!(tags.join(" "), want);
@@ -83,7 +85,7 @@ fn n1_n2_the_lead_is_told_in_one_element_and_clients_in_an_event() {
     assert_eq!(result_in(text), "All is well.");
     // Only the user's own words are the user's.
     let users: Vec<_> =
-        story::inputs(&entries).into_iter().filter(|it| *it.0 == Origin::User {}).collect();
+        story::inputs(&entries).into_iter().filter(|input| *input.0 == Origin::User {}).collect();
     assert_eq!(users.len(), 1, "{users:?}");
     assert_eq!(story::texts(&entries).last(), Some(&"It says: All is well."));
 }
@@ -188,11 +190,12 @@ fn n4_rel31_an_outcome_on_disk_counts() {
     let told = lead.deliver();
     assert!(told.text.contains("<status>completed</status>"), "{told:?}");
     assert!(told.text.contains("<result>from the disk</result>"), "{told:?}");
-    let view = daemon.client().agent_until(&w.boot.agent, "is down", |it| it.pid.is_none());
+    let view = daemon.client().agent_until(&w.boot.agent, "is down", |agent| agent.pid.is_none());
     assert_eq!((view.runs, view.state), (1, AgentState::Stopped));
 }
 
-/// B8, B9: a worker whose process dies is started again; one that keeps dying has failed, and its lead is told.
+/// B8, B9: a worker whose process dies is started again; one that keeps dying has failed, and its
+/// lead is told.
 #[test]
 fn n4_b8_b9_a_worker_that_keeps_dying_has_failed() {
     let (daemon, mut agents) = Agents::start();
@@ -218,8 +221,8 @@ fn n4_b8_b9_a_worker_that_keeps_dying_has_failed() {
     lead.assert_nothing_comes();
 }
 
-/// A22, B10, D22: a worker that is dead is listed as that at once, its end says which one it was and where its transcript is, and the
-/// same address reaches it again.
+/// A22, B10, D22: a worker that is dead is listed as that at once, its end says which one it was
+/// and where its transcript is, and the same address reaches it again.
 #[test]
 fn a22_b10_a_dead_worker_is_listed_and_its_address_still_reaches_it() {
     let (daemon, mut agents) = Agents::start();
@@ -292,7 +295,7 @@ fn b6_what_an_agent_is_at_can_be_told() {
     lost.disconnect();
     let mut client = daemon.client();
     let mut until = |it: &FakeAgent, state: AgentState| {
-        client.agent_until(&it.boot.agent, "is seen", |it| it.state == state)
+        client.agent_until(&it.boot.agent, "is seen", |agent| agent.state == state)
     };
     until(&lost, AgentState::Starting);
     let run = until(&ended, AgentState::Stopped).last.unwrap();

@@ -1,4 +1,5 @@
-//! rel-1, rel-6, rel-7, rel-11, cases G11, H1, H2, H6: other users of the machine, and what cleans up behind everybody.
+//! rel-1, rel-6, rel-7, rel-11, cases G11, H1, H2, H6: other users of the machine, and what cleans
+//! up behind everybody.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -36,8 +37,8 @@ fn root(sandbox: &Sandbox) -> PathBuf {
     sandbox.at(&format!("t/claude-{}", rustix::process::getuid().as_raw()))
 }
 
-/// What somebody else can put where our folder is to be: nothing of it is used, followed or opened, what is wrong is said, and
-/// what the attacker put there for reading has nothing in it.
+/// What somebody else can put where our folder is to be: nothing of it is used, followed or opened,
+/// what is wrong is said, and what the attacker put there for reading has nothing in it.
 #[test]
 fn rel1_nothing_that_another_user_plants_is_used() {
     let plants = [
@@ -75,7 +76,8 @@ fn rel1_nothing_that_another_user_plants_is_used() {
     assert_eq!(daemon.client().sessions(), []);
 }
 
-/// A session with a secret in its scratchpad. Returns the daemon, the session's id, and the scratchpad.
+/// A session with a secret in its scratchpad. Returns the daemon, the session's id, and the
+/// scratchpad.
 fn with_secret() -> (Daemon, String, PathBuf) {
     let daemon = Daemon::start_in(shared());
     let mut client = daemon.client();
@@ -87,13 +89,14 @@ fn with_secret() -> (Daemon, String, PathBuf) {
     new.permissions.allow = vec!["Bash".into()];
     new.prompt = "go".into();
     let session = client.new_session(new);
-    client.agent_until(&format!("{}/lead", session.name), "is done", |it| it.runs == 1);
+    client.agent_until(&format!("{}/lead", session.name), "is done", |agent| agent.runs == 1);
     let path = client.show(&session.id).0.scratchpad.map(PathBuf::from).unwrap();
     assert_eq!(fs::read_to_string(path.join("note")).unwrap(), "secret\n");
     (daemon, session.id, path)
 }
 
-/// However carelessly an agent writes its files: another user gets no byte of them, and cannot name, link or add one.
+/// However carelessly an agent writes its files: another user gets no byte of them, and cannot
+/// name, link or add one.
 #[test]
 fn rel1_another_user_reads_nothing_of_a_scratchpad() {
     let (daemon, _, path) = with_secret();
@@ -124,7 +127,8 @@ fn rel1_another_user_reads_nothing_of_a_scratchpad() {
         );
         assert!(ran.code != 0 && ran.stdout.is_empty(), "{place}: {ran:?}");
     }
-    let entries: Vec<_> = path.read_dir().unwrap().flatten().map(|it| it.file_name()).collect();
+    let entries: Vec<_> =
+        path.read_dir().unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(entries, ["note"]);
 }
 
@@ -140,8 +144,8 @@ fn clean(sandbox: &Sandbox) {
     assert!(ran.status.success(), "{ran:?}");
 }
 
-/// rel-6, rel-7: the system's own cleaner, told that all there is too old, leaves what a living session has. What no daemon
-/// holds any more it takes; then there is a new one, and that is said.
+/// rel-6, rel-7: the system's own cleaner, told that all there is too old, leaves what a living
+/// session has. What no daemon holds any more it takes; then there is a new one, and that is said.
 #[test]
 fn rel6_the_cleaner_leaves_a_living_sessions_scratchpad() {
     let (mut daemon, session, path) = with_secret();

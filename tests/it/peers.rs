@@ -1,4 +1,5 @@
-//! M-6 to M-11, D-4: sessions of other programs write to ours and are written to, and each message has a true fate.
+//! M-6 to M-11, D-4: sessions of other programs write to ours and are written to, and each message
+//! has a true fate.
 
 use proto::entry::Origin;
 use proto::error::ErrorCode;
@@ -112,7 +113,8 @@ fn m10_a_session_is_listed_as_long_as_it_is_there() {
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "the secret is gone too");
 }
 
-/// M-10: whoever does not want to be found is not listed; an address that was given away still reaches the session.
+/// M-10: whoever does not want to be found is not listed; an address that was given away still
+/// reaches the session.
 #[test]
 fn m10_sessions_that_are_not_listed_are_reached_by_their_address() {
     let mut sandbox = Sandbox::new();
@@ -122,9 +124,10 @@ fn m10_sessions_that_are_not_listed_are_reached_by_their_address() {
     let mut lead = agents.lead_of(&daemon, session(&daemon, "default"));
     let id = lead.boot.session.replace('-', "");
     let socket = tests::wait::until("the session has a socket", || {
-        let all = std::fs::read_dir(daemon.at("r/cc-socks")).ok()?.map(|it| it.unwrap().path());
+        let all =
+            std::fs::read_dir(daemon.at("r/cc-socks")).ok()?.map(|entry| entry.unwrap().path());
         all.into_iter().find(|it| {
-            let name = it.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+            let name = it.file_stem().and_then(|file_stem| file_stem.to_str()).unwrap_or_default();
             name.strip_prefix("coordd-").is_some_and(|it| id.starts_with(it))
         })
     });
@@ -134,7 +137,8 @@ fn m10_sessions_that_are_not_listed_are_reached_by_their_address() {
     assert_eq!(listed(&daemon).len(), 1, "alice, and nobody of ours");
 }
 
-/// D-4, M-3: the close of the connection is the word that the message is on disk, over a kill of the daemon.
+/// D-4, M-3: the close of the connection is the word that the message is on disk, over a kill of
+/// the daemon.
 #[test]
 fn d4_m10_rel15_words_from_outside_reach_the_lead_once_over_a_kill() {
     let (mut daemon, _agents, mut lead, socket) = dates("default");
@@ -182,7 +186,7 @@ fn g9_m8_who_claims_to_be_another_is_not_verified() {
     let entry = listed_as(&daemon, "dates", "busy");
     let keys = std::fs::read_dir(daemon.at("h/.claude/sessions")).unwrap();
     let key =
-        keys.map(|it| it.unwrap().path()).find(|it| it.extension().unwrap() == "key").unwrap();
+        keys.map(|key| key.unwrap().path()).find(|it| it.extension().unwrap() == "key").unwrap();
     assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let key: Value = serde_json::from_slice(&std::fs::read(key).unwrap()).unwrap();
     assert_eq!(key["pidDomain"], entry["pidDomain"]);
@@ -204,7 +208,8 @@ fn m10_a_stopped_session_wakes_when_it_is_written_to() {
     assert!(lead.deliver().text.contains("wake up"));
 }
 
-/// A25, M-8: held by the modes of both sides, shown, let in or sent back, and the sender is told each time.
+/// A25, M-8: held by the modes of both sides, shown, let in or sent back, and the sender is told
+/// each time.
 #[test]
 fn a25_m8_what_is_held_is_seen_on_both_sides() {
     let (daemon, _agents, mut lead, socket) = dates("bypassPermissions");
@@ -364,7 +369,8 @@ fn rel14_a_container_engine_gets_not_one_byte() {
     docker.assert_silence();
 }
 
-/// Listens as another user in a folder of ours, at a path that the list names for its process, and tells what it is told.
+/// Listens as another user in a folder of ours, at a path that the list names for its process, and
+/// tells what it is told.
 const STRANGER: &str = "
 import os, socket, sys, threading
 it = socket.socket(socket.AF_UNIX)
@@ -379,7 +385,8 @@ while True:
         print(stream.makefile('rb').read(), flush=True)
 ";
 
-/// rel-14: the socket is ours by its path and its list, and the kernel says that somebody else listens.
+/// rel-14: the socket is ours by its path and its list, and the kernel says that somebody else
+/// listens.
 #[test]
 fn rel14_another_users_program_behind_a_socket_of_ours_gets_not_one_byte() {
     let (daemon, _agents, mut lead, _) = dates("default");

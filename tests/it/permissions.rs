@@ -1,4 +1,5 @@
-//! W-3: what rules leave open is asked of the user, waits for as long as that takes, and is answered by users alone.
+//! W-3: what rules leave open is asked of the user, waits for as long as that takes, and is
+//! answered by users alone.
 
 use proto::agent::Permissions;
 use proto::error::ErrorCode;
@@ -77,7 +78,7 @@ fn w3_a_question_waits_over_kill_9_and_the_user_allows_it() {
     let asked = question(&mut client, "mkdir one");
     assert_eq!((asked.agent.as_str(), asked.question.tool.as_str()), ("lead", "Bash"));
     assert!(!asked.question.reason.is_empty());
-    client.agent_until(&lead, "needs input", |it| it.state == AgentState::NeedsInput);
+    client.agent_until(&lead, "needs input", |agent| agent.state == AgentState::NeedsInput);
     assert_eq!(client.show(&session).0.questions, 1);
 
     daemon.kill9();
@@ -85,7 +86,7 @@ fn w3_a_question_waits_over_kill_9_and_the_user_allows_it() {
     let mut client = daemon.client();
     let again = question(&mut client, "mkdir one");
     assert_eq!(again.id, asked.id, "the same question, not another one");
-    client.agent_until(&lead, "still needs input", |it| it.state == AgentState::NeedsInput);
+    client.agent_until(&lead, "still needs input", |agent| agent.state == AgentState::NeedsInput);
     assert!(!daemon.at("w/one").exists(), "nothing runs before the answer");
 
     let listed = daemon.coordctl(&["permit", "ls"]);
@@ -146,7 +147,7 @@ fn w3_always_is_asked_once() {
     let allowed = daemon.coordctl_json(&["permit", "allow", &asked.id, "--always"]);
     assert!(allowed.is_object(), "{allowed}");
     let mut client = daemon.client();
-    client.agent_until(&format!("{session}/lead"), "is done", |it| it.runs == 1);
+    client.agent_until(&format!("{session}/lead"), "is done", |agent| agent.runs == 1);
     for name in ["one", "two", "three"] {
         assert!(daemon.at(&format!("w/{name}")).exists(), "{name}");
     }
@@ -183,7 +184,8 @@ fn w3_stopping_the_agent_closes_its_question() {
     assert!(!daemon.at("w/one").exists());
 }
 
-/// A session that is stopped and resumed asks the same question still, and the answer counts, whenever it is given.
+/// A session that is stopped and resumed asks the same question still, and the answer counts,
+/// whenever it is given.
 #[test]
 fn w3_a_question_outlives_the_stop_of_its_session() {
     for answered_first in [false, true] {
@@ -208,7 +210,8 @@ fn w3_a_question_outlives_the_stop_of_its_session() {
     }
 }
 
-/// Edits in the workspace and the scratchpad need nobody, others do; a deny rule needs nobody either.
+/// Edits in the workspace and the scratchpad need nobody, others do; a deny rule needs nobody
+/// either.
 #[test]
 fn w3_edits_inside_are_free_and_rules_hold() {
     let daemon = Daemon::start();

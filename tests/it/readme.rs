@@ -1,8 +1,9 @@
-//! Every command in README.md and in the guide is run, as a reader would type it: block by block, each document in a
-//! home of its own.
+//! Every command in README.md and in the guide is run, as a reader would type it: block by block,
+//! each document in a home of its own.
 //!
-//! What cannot be done inside of a test is exchanged for what can, in the open (see [`EXCHANGED`]). A command that
-//! is neither run nor exchanged fails, and so does an exchange that nothing needs any more.
+//! What cannot be done inside of a test is exchanged for what can, in the open (see [`EXCHANGED`]).
+//! A command that is neither run nor exchanged fails, and so does an exchange that nothing needs
+//! any more.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -84,7 +85,7 @@ fn blocks(document: &str) -> Vec<Vec<String>> {
             _ => None,
         };
         let commands = body.lines().filter_map(typed).filter(|it| !it.trim().is_empty());
-        let commands: Vec<_> = commands.filter(|it| !it.starts_with('#')).collect();
+        let commands: Vec<_> = commands.filter(|command| !command.starts_with('#')).collect();
         if !commands.is_empty() {
             found.push(commands);
         }
@@ -138,8 +139,8 @@ fn ask_twice(daemon: &Daemon) {
         (new.name, new.prompt) = (format!("asks-{n}"), "go".into());
         let mut client = daemon.client();
         client.new_session(new);
-        client.agent_until(&format!("asks-{n}/lead"), "asks", |it| {
-            it.state == proto::view::AgentState::NeedsInput
+        client.agent_until(&format!("asks-{n}/lead"), "asks", |agent| {
+            agent.state == proto::view::AgentState::NeedsInput
         });
     }
 }

@@ -1,4 +1,5 @@
-//! What is kept of exchanges with the CLIs of others: there for each scene, and nothing in it that must not be kept.
+//! What is kept of exchanges with the CLIs of others: there for each scene, and nothing in it that
+//! must not be kept.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +27,11 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 fn every_scene_has_its_recording_and_nothing_else_is_there() {
     let wanted: BTreeSet<_> = SCENES.iter().map(tests::cli::Scene::path).collect();
     assert_eq!(wanted.len(), SCENES.len(), "two scenes with one name");
-    let versions = std::fs::read_dir(recording::folder()).unwrap().map(|it| it.unwrap().path());
-    let files = versions.flat_map(|it| std::fs::read_dir(it).unwrap()).map(|it| it.unwrap().path());
+    let versions =
+        std::fs::read_dir(recording::folder()).unwrap().map(|entry| entry.unwrap().path());
+    let files = versions
+        .flat_map(|version| std::fs::read_dir(version).unwrap())
+        .map(|it| it.unwrap().path());
     assert_eq!(files.collect::<BTreeSet<_>>(), wanted);
     for scene in SCENES {
         let lines = recording::read(scene.version, scene.name);

@@ -119,10 +119,11 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
         let value = serde_json::to_value(it).unwrap();
         value.as_object().unwrap().keys().next().unwrap().clone()
     };
-    requests.into_iter().map(|it| (name(&it), it)).collect()
+    requests.into_iter().map(|request| (name(&request), request)).collect()
 }
 
-/// The names of those that are not refused for the caller's role. `except` are left out, since they would end the test.
+/// The names of those that are not refused for the caller's role. `except` are left out, since they
+/// would end the test.
 fn allowed(client: &mut Client, requests: Vec<(String, Request)>, except: &[&str]) -> Vec<String> {
     let mut allowed = Vec::new();
     for (name, request) in requests {
@@ -137,7 +138,7 @@ fn allowed(client: &mut Client, requests: Vec<(String, Request)>, except: &[&str
             Some(client.reply(id))
         };
         let forbidden = answer.is_some_and(
-            |it| matches!(it, Outcome::Error(error) if error.code == ErrorCode::Forbidden),
+            |answer| matches!(answer, Outcome::Error(error) if error.code == ErrorCode::Forbidden),
         );
         if !forbidden {
             allowed.push(name);
@@ -148,7 +149,7 @@ fn allowed(client: &mut Client, requests: Vec<(String, Request)>, except: &[&str
 }
 
 fn sorted(names: &[&str]) -> Vec<String> {
-    let mut names: Vec<_> = names.iter().map(|it| (*it).to_owned()).collect();
+    let mut names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     names.sort();
     names
 }
@@ -243,7 +244,7 @@ fn c1_a_user_has_no_agents_requests() {
     let (daemon, mut agents) = Agents::start();
     let it = agents.lead(&daemon, "coordinator");
     let requests = every_request(&daemon, &it.boot.session);
-    let all: Vec<_> = requests.iter().map(|it| it.0.clone()).collect();
+    let all: Vec<_> = requests.iter().map(|request| request.0.clone()).collect();
     let mut client = daemon.client();
     // Ending the daemon is tried elsewhere.
     let allowed = allowed(&mut client, requests, &["daemon_stop"]);

@@ -1,4 +1,5 @@
-//! S-1, S-2, S-4: the folder that the agents of a session share, and what stands in its way (rel-1 to rel-5).
+//! S-1, S-2, S-4: the folder that the agents of a session share, and what stands in its way (rel-1
+//! to rel-5).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -29,7 +30,7 @@ fn scratchpad(client: &mut Client, session: &str) -> PathBuf {
 
 fn listed(client: &mut Client, session: &str) -> Vec<String> {
     match client.ok(Request::ScratchpadList { session: session.into() }) {
-        Response::Files { files, .. } => files.into_iter().map(|it| it.path).collect(),
+        Response::Files { files, .. } => files.into_iter().map(|file| file.path).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -38,7 +39,8 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// Every character of the working directory that is neither a letter nor a digit is a dash, as Claude Code has it.
+/// Every character of the working directory that is neither a letter nor a digit is a dash, as
+/// Claude Code has it.
 fn sanitized(path: &Path) -> String {
     let text = path.to_str().unwrap();
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
@@ -79,7 +81,7 @@ fn s2_agents_are_told_and_need_no_approval_there() {
     new.prompt = "go".into();
     let session = client.new_session(new).name;
     let path = scratchpad(&mut client, &session);
-    let view = client.agent_until(&format!("{session}/w"), "is done", |it| it.runs == 1);
+    let view = client.agent_until(&format!("{session}/w"), "is done", |agent| agent.runs == 1);
     assert_eq!(view.last.unwrap().result, format!("Noted in {}.", path.display()));
     let entries = client.transcript(&format!("{session}/w"));
     let results = story::results(&entries);
@@ -108,7 +110,7 @@ fn s2_a_session_without_one_has_none() {
     new.permissions.allow = vec!["Bash".into()];
     let session = client.new_session(new);
     let lead = format!("{}/lead", session.name);
-    client.agent_until(&lead, "is done", |it| it.runs == 1);
+    client.agent_until(&lead, "is done", |agent| agent.runs == 1);
     let entries = client.transcript(&lead);
     assert!(story::results(&entries)[0].0.contains("it is nowhere."), "{entries:?}");
     assert_eq!(client.show(&session.id).0.scratchpad, None);
@@ -176,7 +178,8 @@ fn rel5_removal_does_not_follow_links() {
     assert_eq!(fs::read_to_string(canary).unwrap(), "alive");
 }
 
-/// What comes of a new session where something stands in the way: none is made, and what is wrong is said.
+/// What comes of a new session where something stands in the way: none is made, and what is wrong
+/// is said.
 fn refused(plant: impl Fn(&Path)) -> (Daemon, String) {
     let sandbox = Sandbox::new();
     plant(&root(&sandbox));
@@ -216,7 +219,7 @@ fn rel1_a_folder_of_somebody_else_is_refused() {
         fs::create_dir(root).unwrap();
         fs::set_permissions(root, Permissions::from_mode(0o700)).unwrap();
         let chown = |command: &mut std::process::Command| {
-            command.arg("65534").arg(root).status().is_ok_and(|it| it.success())
+            command.arg("65534").arg(root).status().is_ok_and(|status| status.success())
         };
         let given = chown(&mut std::process::Command::new("chown"))
             || chown(std::process::Command::new("sudo").args(["-n", "chown"]));
@@ -227,7 +230,8 @@ fn rel1_a_folder_of_somebody_else_is_refused() {
     assert!(inside.next().is_none(), "nothing was put into it");
 }
 
-/// rel-2: a folder of ours that stood open is closed, and what others could have put there is set aside.
+/// rel-2: a folder of ours that stood open is closed, and what others could have put there is set
+/// aside.
 #[test]
 fn rel2_an_open_folder_of_ours_is_closed_and_its_content_set_aside() {
     let victim = tempfile::tempdir().unwrap();
@@ -253,7 +257,8 @@ fn rel2_an_open_folder_of_ours_is_closed_and_its_content_set_aside() {
     assert!(aside.map(|it| it.file_name()).any(|it| it.to_string_lossy().contains(".quarantine")));
 }
 
-/// rel-3: exchanged while the session lives, it is noticed, and nothing is put into what took its place.
+/// rel-3: exchanged while the session lives, it is noticed, and nothing is put into what took its
+/// place.
 #[test]
 fn rel3_an_exchanged_folder_is_noticed() {
     let daemon = Daemon::start();
@@ -282,7 +287,8 @@ fn rel3_an_exchanged_folder_is_noticed() {
     assert!(warning.contains("no longer the folder"), "{warning}");
 }
 
-/// rel-7: a cleaner has removed it; the next use makes a new one, and says that what was in it is lost.
+/// rel-7: a cleaner has removed it; the next use makes a new one, and says that what was in it is
+/// lost.
 #[test]
 fn rel7_a_removed_one_is_made_again_and_that_is_said() {
     let daemon = Daemon::start();

@@ -176,7 +176,7 @@ fn d5_sessions_survive_kill_9() {
     client.ok(Request::SessionStop { session: "one".into() });
     let before = until("both have their scratchpad", || {
         let sessions = client.sessions();
-        sessions.iter().all(|it| it.scratchpad.is_some()).then_some(sessions)
+        sessions.iter().all(|session| session.scratchpad.is_some()).then_some(sessions)
     });
     daemon.kill9();
     daemon.restart();
@@ -191,14 +191,15 @@ fn d5_sessions_survive_kill_9() {
     assert_eq!(client.show(&one.id[..8]).0.name, "one", "a unique prefix of its id");
 }
 
-/// A26: the conversation goes on where it was, with everything that was said, under the names that it had.
+/// A26: the conversation goes on where it was, with everything that was said, under the names that
+/// it had.
 #[test]
 fn a_session_is_stopped_and_resumed_with_its_conversation() {
     let mut daemon = Daemon::start();
     let mut client = daemon.client();
     let session = client.new_session(NewSession { prompt: "first".into(), ..plain(&daemon) });
     let lead = format!("{}/lead", session.name);
-    client.agent_until(&lead, "has answered", |it| it.runs == 1);
+    client.agent_until(&lead, "has answered", |agent| agent.runs == 1);
     client.ok(Request::SessionStop { session: session.id.clone() });
     let stopped = client.agent(&lead);
     assert_eq!((stopped.state, stopped.pid), (AgentState::Stopped, None));
@@ -215,24 +216,25 @@ fn a_session_is_stopped_and_resumed_with_its_conversation() {
     let mut client = daemon.client();
     assert_eq!(resume(&mut client, &session.id, None).0, SessionState::Live);
     client.prompt(&session.id, "second");
-    client.agent_until(&lead, "has answered again", |it| it.runs == 2);
+    client.agent_until(&lead, "has answered again", |agent| agent.runs == 2);
     let entries = client.transcript(&lead);
     assert_eq!(story::texts(&entries), ["Hello.", "Again."]);
-    let inputs: Vec<_> = story::inputs(&entries).iter().map(|it| it.1.to_owned()).collect();
+    let inputs: Vec<_> = story::inputs(&entries).iter().map(|input| input.1.to_owned()).collect();
     assert_eq!(inputs.len(), 2, "{inputs:?}");
     assert!(inputs[0].contains("first") && inputs[1].contains("second"), "{inputs:?}");
-    let numbers: Vec<_> = entries.iter().map(|it| it.seq).collect();
+    let numbers: Vec<_> = entries.iter().map(|entry| entry.seq).collect();
     assert_eq!(numbers, (1..=entries.len() as u64).collect::<Vec<_>>(), "without gaps");
 }
 
-/// D28: the daemon dies and leaves its agents; they hold nothing that keeps the session from being stopped and resumed.
+/// D28: the daemon dies and leaves its agents; they hold nothing that keeps the session from being
+/// stopped and resumed.
 #[test]
 fn d28_what_a_dead_daemon_left_does_not_keep_its_session_from_going_on() {
     let mut daemon = Daemon::start();
     let mut client = daemon.client();
     let session = client.new_session(NewSession { prompt: "first".into(), ..plain(&daemon) });
     let lead = format!("{}/lead", session.name);
-    let before = client.agent_until(&lead, "has answered", |it| it.runs == 1);
+    let before = client.agent_until(&lead, "has answered", |agent| agent.runs == 1);
     let orphan = Process::open(before.pid.unwrap()).unwrap();
     daemon.kill9();
     assert!(orphan.runs(), "an agent outlives its daemon");
@@ -242,12 +244,13 @@ fn d28_what_a_dead_daemon_left_does_not_keep_its_session_from_going_on() {
     assert!(!orphan.runs());
     resume(&mut client, &session.id, None);
     client.prompt(&session.id, "second");
-    let after = client.agent_until(&lead, "has answered again", |it| it.runs == 2);
+    let after = client.agent_until(&lead, "has answered again", |agent| agent.runs == 2);
     assert!(after.incarnation > before.incarnation, "{after:?}");
     assert_eq!(story::texts(&client.transcript(&lead)), ["Hello.", "Again."]);
 }
 
-/// D17: what was in the middle when the daemon and an agent died is listed as what it is now: running means a process.
+/// D17: what was in the middle when the daemon and an agent died is listed as what it is now:
+/// running means a process.
 #[test]
 fn d17_after_a_crash_only_the_living_are_listed_as_running() {
     let (mut daemon, mut agents) = Agents::start();
@@ -284,7 +287,7 @@ fn a_session_is_removed_with_its_state_and_scratchpad() {
     new.prompt = "write a note".into();
     let session = client.new_session(new);
     let lead = format!("{}/lead", session.name);
-    client.agent_until(&lead, "has written", |it| it.runs == 1);
+    client.agent_until(&lead, "has written", |agent| agent.runs == 1);
     let scratchpad = std::path::PathBuf::from(client.show(&session.id).0.scratchpad.unwrap());
     let state = daemon.state().join("sessions").join(&session.id);
     assert!(scratchpad.join("note.md").exists() && state.exists());
@@ -333,7 +336,7 @@ fn names_are_made_of_the_folder() {
     let mut client = daemon.client();
     let names: Vec<_> = (0..3).map(|_| client.new_session(plain(&daemon)).name).collect();
     assert_eq!(names, ["w", "w-2", "w-3"]);
-    let listed: Vec<_> = client.sessions().into_iter().map(|it| it.name).collect();
+    let listed: Vec<_> = client.sessions().into_iter().map(|session| session.name).collect();
     assert_eq!(listed, ["w-3", "w-2", "w"], "newest first");
 }
 
@@ -368,12 +371,12 @@ fn an_interrupt_ends_the_run_and_not_the_lead() {
     new.prompt = "think".into();
     let session = client.new_session(new);
     let lead = format!("{}/lead", session.name);
-    let thinking = client.agent_until(&lead, "thinks", |it| {
-        it.activity.as_ref().is_some_and(|it| it.doing == "thinking")
+    let thinking = client.agent_until(&lead, "thinks", |agent| {
+        agent.activity.as_ref().is_some_and(|activity| activity.doing == "thinking")
     });
     assert!(thinking.pid.is_some());
     client.ok(Request::Interrupt { session: session.id.clone() });
-    let idle = client.agent_until(&lead, "is interrupted", |it| it.runs == 1);
+    let idle = client.agent_until(&lead, "is interrupted", |agent| agent.runs == 1);
     assert_eq!(idle.pid, thinking.pid);
     until("its process waits", || (client.agent(&lead).state == AgentState::Idle).then_some(()));
 }

@@ -1,4 +1,5 @@
-//! D-1, D-2, D-3, D-10: one daemon, its socket, both codecs, and what bad peers can do to it: nothing.
+//! D-1, D-2, D-3, D-10: one daemon, its socket, both codecs, and what bad peers can do to it:
+//! nothing.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -81,7 +82,8 @@ fn d1_rel22_a_second_daemon_says_so_and_leaves_the_first_alone() {
     assert_eq!(daemon.socket().metadata().unwrap().ino(), before);
 }
 
-/// After a logout that an old daemon outlived the next login has another runtime folder, and the same home.
+/// After a logout that an old daemon outlived the next login has another runtime folder, and the
+/// same home.
 #[test]
 fn d1_rel22_two_runtime_folders_never_serve_one_state_folder() {
     let daemon = Daemon::start();
@@ -267,7 +269,8 @@ fn d2_rel91_wrong_credentials_are_refused() {
     }
 }
 
-/// rel-81, rel-82, rel-83: each of these ends its own connection, with a reason, and touches nothing else.
+/// rel-81, rel-82, rel-83: each of these ends its own connection, with a reason, and touches
+/// nothing else.
 #[test]
 fn d10_rel82_bad_bytes_end_their_connection_only() {
     let daemon = Daemon::start();
@@ -329,7 +332,8 @@ fn d10_half_a_message_is_forgotten() {
     assert_served(&daemon);
 }
 
-/// rel-81: whoever connects and says nothing is closed after 5 seconds, and keeps nobody from being served.
+/// rel-81: whoever connects and says nothing is closed after 5 seconds, and keeps nobody from being
+/// served.
 #[test]
 fn d10_rel81_silent_connections_are_closed_and_keep_nobody_out() {
     let daemon = Daemon::start();

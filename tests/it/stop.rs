@@ -66,8 +66,11 @@ fn w6_stop_ends_a_worker_with_everything_that_it_started() {
     for process in processes {
         assert!(!process.runs(), "still there: {process:?}");
     }
-    let sleeping: Vec<_> =
-        daemon.processes().into_iter().filter(|it| it.command.starts_with("sleep")).collect();
+    let sleeping: Vec<_> = daemon
+        .processes()
+        .into_iter()
+        .filter(|process| process.command.starts_with("sleep"))
+        .collect();
     assert!(sleeping.is_empty(), "{sleeping:?}");
     let view = client.agent(&w);
     assert_eq!((view.state, view.runs), (AgentState::Stopped, 1));
@@ -75,7 +78,7 @@ fn w6_stop_ends_a_worker_with_everything_that_it_started() {
     let lead = format!("{session}/lead");
     until("the lead is told", || {
         let entries = client.transcript(&lead);
-        let told = story::notifications(&entries).first().map(|it| it.1);
+        let told = story::notifications(&entries).first().map(|notification| notification.1);
         (told == Some(RunStatus::Killed)).then_some(())
     });
 }
@@ -107,7 +110,7 @@ fn a38_a_stop_overtakes_a_thousand_messages() {
     };
     assert!(begun.elapsed() < STOP_LIMIT, "{:?}", begun.elapsed());
     assert_eq!((agents.as_slice(), bounced), (&["w".to_owned()][..], 1_000));
-    assert!(processes.iter().all(|it| !it.runs()));
+    assert!(processes.iter().all(|process| !process.runs()));
 }
 
 /// W-5: continued, it has its whole context and the message as its new prompt.
@@ -121,7 +124,7 @@ fn w5_w6_a_stopped_worker_can_be_continued_and_knows_what_it_did() {
     let before = client.transcript(&w);
     let sent = daemon.coordctl(&["send", &w, "what were you doing?"]);
     assert_eq!(sent.code, 0, "{sent:?}");
-    let view = client.agent_until(&w, "has run again", |it| it.runs == 2);
+    let view = client.agent_until(&w, "has run again", |agent| agent.runs == 2);
     let last = view.last.unwrap();
     // The script's second step: its model has seen the first.
     assert_eq!((last.status, last.result.as_str()), (RunStatus::Completed, "I was asleep."));
@@ -132,7 +135,7 @@ fn w5_w6_a_stopped_worker_can_be_continued_and_knows_what_it_did() {
     assert!(inputs[0].1.contains("do it"), "{inputs:?}");
     let results = story::results(&entries);
     assert_eq!(results.len(), 1, "the call that was cut off has its result: {results:?}");
-    client.agent_until(&w, "has no process", |it| it.pid.is_none());
+    client.agent_until(&w, "has no process", |agent| agent.pid.is_none());
 }
 
 /// Stopped by its lead's tool, in the middle of a model call.
@@ -152,13 +155,14 @@ fn w6_task_stop_ends_a_worker_that_is_thinking() {
     new.prompt = "go".into();
     let session = client.new_session(new).name;
     let (w, lead) = (format!("{session}/w"), format!("{session}/lead"));
-    client.agent_until(&lead, "rests", |it| it.runs == 1);
-    let thinks =
-        |it: &proto::view::AgentView| it.activity.as_ref().is_some_and(|it| it.doing == "thinking");
+    client.agent_until(&lead, "rests", |agent| agent.runs == 1);
+    let thinks = |it: &proto::view::AgentView| {
+        it.activity.as_ref().is_some_and(|activity| activity.doing == "thinking")
+    };
     client.agent_until(&w, "thinks", thinks);
     let begun = Instant::now();
     client.prompt(&session, "stop it");
-    client.agent_until(&w, "is gone", |it| it.pid.is_none() && it.runs == 1);
+    client.agent_until(&w, "is gone", |agent| agent.pid.is_none() && agent.runs == 1);
     assert!(begun.elapsed() < STOP_LIMIT, "{:?}", begun.elapsed());
     until("the lead has read that it was killed", || {
         let entries = client.transcript(&lead);
@@ -187,12 +191,12 @@ fn w5_a_message_enters_at_the_next_tool_round() {
         (client.receipt(&id).state == MessageState::Delivered).then_some(())
     });
     daemon.write("w/go", "");
-    let view = client.agent_until(&w, "is done", |it| it.runs == 1);
+    let view = client.agent_until(&w, "is done", |agent| agent.runs == 1);
     assert_eq!(view.last.unwrap().result, "I was told: heron");
     let entries = client.transcript(&w);
     let order: Vec<_> = entries
         .iter()
-        .filter_map(|it| match &it.what {
+        .filter_map(|entry| match &entry.what {
             proto::entry::What::ToolResult { .. } => Some("result"),
             proto::entry::What::Input { text, .. } if text.contains("heron") => Some("message"),
             proto::entry::What::Text { text } if text.contains("heron") => Some("answer"),
@@ -254,7 +258,7 @@ fn w7_w9_out_of_turns_there_is_a_partial_result() {
         say("Two of three are done."),
     ]);
     let session = begin(&daemon, &mut client, &steps, |new| new.max_turns = 2);
-    let view = client.agent_until(&format!("{session}/w"), "has ended", |it| it.runs == 1);
+    let view = client.agent_until(&format!("{session}/w"), "has ended", |agent| agent.runs == 1);
     let last = view.last.unwrap();
     assert_eq!((last.status, last.class), (RunStatus::Failed, Some(FailureClass::Adjust)));
     assert!(last.reason.contains("turns"), "{last:?}");
@@ -268,12 +272,12 @@ fn w7_w9_out_of_time_there_is_a_partial_result() {
     let mut client = daemon.client();
     let steps = json!([call("Slow.", &json!([bash("sleep 1000")])), say("It is slow.")]);
     let session = begin(&daemon, &mut client, &steps, |new| new.run_s = 1);
-    let view = client.agent_until(&format!("{session}/w"), "has ended", |it| it.runs == 1);
+    let view = client.agent_until(&format!("{session}/w"), "has ended", |agent| agent.runs == 1);
     let last = view.last.unwrap();
     assert_eq!((last.status, last.class), (RunStatus::Failed, Some(FailureClass::Adjust)));
     assert!(last.reason.contains("time"), "{last:?}");
     assert!(last.result.contains("It is slow."), "{last:?}");
-    client.agent_until(&format!("{session}/w"), "has no process", |it| it.pid.is_none());
+    client.agent_until(&format!("{session}/w"), "has no process", |agent| agent.pid.is_none());
 }
 
 /// Stopping a session ends all of it, and keeps the mail.
@@ -289,7 +293,7 @@ fn w6_stopping_a_session_leaves_no_process() {
     }
     let (view, agents) = client.show(&session);
     assert_eq!((view.running, view.state), (0, proto::view::SessionState::Stopped));
-    assert!(agents.iter().all(|it| it.pid.is_none()), "{agents:?}");
+    assert!(agents.iter().all(|agent| agent.pid.is_none()), "{agents:?}");
     daemon.stop_and_leave_nothing();
 }
 

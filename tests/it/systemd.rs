@@ -1,7 +1,8 @@
-//! D-1, D-6, D-9: coordd under a real `systemd --user`, with the units that `coordctl daemon install` writes.
+//! D-1, D-6, D-9: coordd under a real `systemd --user`, with the units that `coordctl daemon
+//! install` writes.
 //!
-//! Each test has a user manager of its own (`tests/systemd/user-manager`), for an ordinary user in namespaces of
-//! its own. The programs are the ones that `cargo build --workspace` made.
+//! Each test has a user manager of its own (`tests/systemd/user-manager`), for an ordinary user in
+//! namespaces of its own. The programs are the ones that `cargo build --workspace` made.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +41,8 @@ fn shared_folder() -> TempDir {
     folder
 }
 
-/// A user's shell under a user manager of its own. Ends, with all that was started in it, when dropped.
+/// A user's shell under a user manager of its own. Ends, with all that was started in it, when
+/// dropped.
 struct User {
     process: Child,
     shell: Option<ChildStdin>,
@@ -286,8 +288,8 @@ fn lead_pid(user: &User, session: &str) -> Option<u64> {
     answer["session_detail"]["agents"][0]["pid"].as_u64()
 }
 
-/// D-6, rel-24, rel-25, D3: agents outlive a restart and a kill -9 of the unit, and go on talking; a stop ends them in
-/// order, and the session can be resumed.
+/// D-6, rel-24, rel-25, D3: agents outlive a restart and a kill -9 of the unit, and go on talking;
+/// a stop ends them in order, and the session can be resumed.
 #[test]
 fn d6_agents_outlive_the_unit_but_not_its_stop() {
     let user = User::with_units_installed();

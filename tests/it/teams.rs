@@ -101,7 +101,7 @@ fn t1_t2_a_team_is_a_file_as_claude_code_has_it() {
     let member = until("m1 is in the file", || {
         let file = json_at(&path);
         let members = file["members"].as_array()?.clone();
-        members.into_iter().find(|it| it["agentId"] == "m1@alpha")
+        members.into_iter().find(|member| member["agentId"] == "m1@alpha")
     });
     assert_eq!((&member["name"], &member["agentType"]), (&json!("m1"), &json!("worker")));
     let listed = the_one_team(&mut daemon.client());
@@ -232,7 +232,7 @@ fn t3_a_team_is_deleted_when_nobody_is_active() {
     assert!(config(&daemon, "alpha").exists());
     worker.complete(1, "done");
     worker.exit();
-    daemon.client().agent_until(&worker.boot.agent, "is down", |it| it.pid.is_none());
+    daemon.client().agent_until(&worker.boot.agent, "is down", |agent| agent.pid.is_none());
     let response = lead.client.ok(delete());
     let Response::TeamDeleted { name, removed, kept } = response else { panic!("{response:?}") };
     assert_eq!((name.as_str(), kept.len()), ("alpha", 0));
@@ -278,7 +278,8 @@ fn t4_tasks_and_their_files() {
     assert_eq!(error.code, ErrorCode::NotFound);
 }
 
-/// T-2, T-4: what others write into the files of tasks counts where the rules allow it, and is said and undone where not.
+/// T-2, T-4: what others write into the files of tasks counts where the rules allow it, and is said
+/// and undone where not.
 #[test]
 fn t2_t4_tasks_edited_from_outside_are_merged_or_refused() {
     let daemon = Daemon::start();
@@ -334,7 +335,8 @@ fn t2_t4_tasks_edited_from_outside_are_merged_or_refused() {
     });
     assert_eq!(get(&mut client, "alpha", 3).subject, "theirs");
     assert_eq!(add(&mut client, "alpha", "fourth", &[]), 4);
-    // Both are written as ours before the next edit: what is written into a file while it is being replaced is lost.
+    // Both are written as ours before the next edit: what is written into a file while it is being
+    // replaced is lost.
     until("3 is ours and 4 is there", || {
         (json_at(&at(3))["blocks"] == json!([]) && at(4).exists()).then_some(())
     });
@@ -373,14 +375,14 @@ fn t4_rel47_claiming_is_atomic() {
             .collect();
         let won: Vec<_> = claims
             .iter()
-            .filter_map(|it| match it {
+            .filter_map(|claim| match claim {
                 Outcome::Ok(response) => Some(task(response.as_ref().clone()).owner.unwrap()),
                 Outcome::Error(_) => None,
             })
             .collect();
         let [owner] = won.as_slice() else { panic!("not one: {claims:?}") };
         assert_eq!(get(&mut client, "alpha", id).owner.as_ref(), Some(owner));
-        for lost in claims.iter().filter_map(|it| match it {
+        for lost in claims.iter().filter_map(|claim| match claim {
             Outcome::Error(error) => Some(error),
             Outcome::Ok(_) => None,
         }) {

@@ -1,5 +1,5 @@
-//! T-2, L-2: terminals that coordd runs, shown by `coordctl attach`. Here with a stand-in for the program; with the real one in
-//! `cli/teammates.rs`.
+//! T-2, L-2: terminals that coordd runs, shown by `coordctl attach`. Here with a stand-in for the
+//! program; with the real one in `cli/teammates.rs`.
 
 use std::time::Duration;
 
@@ -230,7 +230,8 @@ fn w6_rel53_a_terminal_whose_process_is_killed_is_started_again() {
     one.tmux(&["kill-server"]);
 }
 
-/// W-6, E8: a stop ends it with all that it started and takes its mail out again; its session brings it back.
+/// W-6, E8: a stop ends it with all that it started and takes its mail out again; its session
+/// brings it back.
 #[test]
 fn w6_e8_a_terminal_is_stopped_and_comes_back_with_its_session() {
     let daemon = with_terminal();
@@ -285,7 +286,7 @@ fn k4_a_slow_viewer_misses_pictures_and_none_of_the_screen() {
     let limit = std::time::Instant::now() + Duration::from_secs(20);
     loop {
         let rows: Vec<String> =
-            parser.screen().rows(0, 400).map(|it| it.trim_end().to_owned()).collect();
+            parser.screen().rows(0, 400).map(|row| row.trim_end().to_owned()).collect();
         if format!("{}\n", rows.join("\n").trim_end_matches('\n')) == wanted {
             break;
         }

@@ -1,7 +1,7 @@
 //! Rules about this repository that no compiler holds, each as a test.
 //!
-//! A rule that a file has to break is broken in the open: in the test's own list, with the reason, and the
-//! entry goes when it is no longer needed.
+//! A rule that a file has to break is broken in the open: in the test's own list, with the reason,
+//! and the entry goes when it is no longer needed.
 
 use std::path::{Path, PathBuf};
 

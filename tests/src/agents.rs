@@ -1,4 +1,5 @@
-//! Stand-ins for agent processes: coordd starts a program that keeps what it was told and waits; the test speaks for it.
+//! Stand-ins for agent processes: coordd starts a program that keeps what it was told and waits;
+//! the test speaks for it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ use crate::rehearsal;
 use crate::sandbox::Sandbox;
 use crate::wait;
 
-/// Keeps its bootstrap in a file named after its process, whole or not at all, and waits to be ended. Where `TERMINAL` is a program,
-/// that is what a terminal's process is.
+/// Keeps its bootstrap in a file named after its process, whole or not at all, and waits to be
+/// ended. Where `TERMINAL` is a program, that is what a terminal's process is.
 const PROGRAM: &str = "#!/bin/sh
 PATH=/usr/bin:/bin
 folder=${0%/*}
@@ -112,10 +113,10 @@ impl Agents {
         let mut files: Vec<_> = std::fs::read_dir(&self.folder)
             .unwrap()
             .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|it| it == "boot"))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "boot"))
             .filter(|path| !self.taken.contains(path))
             .collect();
-        files.sort_by_key(|path| path.metadata().and_then(|it| it.modified()).ok());
+        files.sort_by_key(|path| path.metadata().and_then(|metadata| metadata.modified()).ok());
         let path = files.into_iter().next()?;
         let boot = serde_json::from_slice(&std::fs::read(&path).unwrap()).expect("a bootstrap");
         let pid = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
@@ -179,7 +180,8 @@ impl FakeAgent {
         }
     }
 
-    /// That nothing is handed over. It is asked something meanwhile, so that what was on its way has come.
+    /// That nothing is handed over. It is asked something meanwhile, so that what was on its way
+    /// has come.
     pub fn assert_nothing_comes(&mut self) {
         assert_eq!(self.client.ok(Request::Ping {}), Response::Done {});
         assert_eq!(self.client.order_within(Duration::from_millis(1)), None);
@@ -187,7 +189,7 @@ impl FakeAgent {
 
     /// These messages are in the conversation.
     pub fn acknowledge(&mut self, messages: &[&str], run: u32) {
-        let messages = messages.iter().map(|it| (*it).to_owned()).collect();
+        let messages = messages.iter().map(|message| (*message).to_owned()).collect();
         let response = self.client.ok(Request::Acknowledge { messages, run });
         assert_eq!(response, Response::Done {});
     }

@@ -203,7 +203,8 @@ impl Client {
         assert!(matches!(response, Response::Subscribed { .. }), "{response:?}");
     }
 
-    /// The first event, of those not seen yet, of which `pick` makes something. Earlier ones are passed over.
+    /// The first event, of those not seen yet, of which `pick` makes something. Earlier ones are
+    /// passed over.
     pub fn event<T>(&mut self, what: &str, pick: impl FnMut(&Event) -> Option<T>) -> T {
         self.event_within(CONDITION_LIMIT, what, pick)
     }
@@ -330,7 +331,8 @@ impl Client {
 
 /// What tells a refusal from a wait.
 impl Client {
-    /// The answer to a call that may wait for somebody: what has come of it when a later question is answered.
+    /// The answer to a call that may wait for somebody: what has come of it when a later question
+    /// is answered.
     pub fn answer_by_now(&mut self, id: u64) -> Option<Outcome> {
         assert_eq!(self.ok(Request::Ping {}), Response::Done {});
         self.replies.remove(&id)

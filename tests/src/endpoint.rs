@@ -1,4 +1,5 @@
-//! A model's endpoint on this machine that answers what a test wants, in either wire format, and keeps what it was asked.
+//! A model's endpoint on this machine that answers what a test wants, in either wire format, and
+//! keeps what it was asked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -121,7 +122,7 @@ pub(crate) fn read(stream: &TcpStream) -> Option<Seen> {
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
-    let len = headers.get("content-length").map_or(Some(0), |it| it.parse().ok())?;
+    let len = headers.get("content-length").map_or(Some(0), |header| header.parse().ok())?;
     let mut body = vec![0; len];
     reader.read_exact(&mut body).ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);

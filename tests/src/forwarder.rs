@@ -1,5 +1,5 @@
-//! A link between two ends of TCP that delays, falls silent, or breaks: what a network does that a test cannot have done by
-//! the kernel. It knows nothing of what passes.
+//! A link between two ends of TCP that delays, falls silent, or breaks: what a network does that a
+//! test cannot have done by the kernel. It knows nothing of what passes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,8 @@ use std::time::Duration;
 pub enum Way {
     /// All passes, each piece after a time.
     Open { delay: Duration },
-    /// Connections stay and are made, and nothing passes. What was sent arrives when it opens again.
+    /// Connections stay and are made, and nothing passes. What was sent arrives when it opens
+    /// again.
     Silent,
     /// Connections are gone and refused.
     Broken,

@@ -1,5 +1,6 @@
-//! What must hold for any bytes: one function for each thing that is read from outside. They are used three times: on the
-//! saved corpus and on arbitrary bytes in the normal tests, and by `cargo fuzz` (`tests/fuzz`).
+//! What must hold for any bytes: one function for each thing that is read from outside. They are
+//! used three times: on the saved corpus and on arbitrary bytes in the normal tests, and by `cargo
+//! fuzz` (`tests/fuzz`).
 
 use proto::entry::Entry;
 use proto::frame::{self, FRAME_LEN_MAX, FrameDecoder};
@@ -24,11 +25,12 @@ pub const TARGETS: [(&str, Target); 5] = [
 
 /// Where the bytes are cut into two pieces: a decoder must not care.
 fn cut(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let at = bytes.first().map_or(0, |it| usize::from(*it)).min(bytes.len());
+    let at = bytes.first().map_or(0, |byte| usize::from(*byte)).min(bytes.len());
     bytes.split_at(at)
 }
 
-/// Frames: a decoder comes to an end, buffers no more than it was given, and what it takes for a message is one.
+/// Frames: a decoder comes to an end, buffers no more than it was given, and what it takes for a
+/// message is one.
 pub fn frame(bytes: &[u8]) {
     let mut whole = FrameDecoder::default();
     whole.feed(bytes);
@@ -59,7 +61,8 @@ pub fn frame(bytes: &[u8]) {
 
 fn frame_body<T: Serialize + DeserializeOwned>(body: &[u8]) {
     let Ok(message) = frame::decode::<T>(body) else { return };
-    // What is read can be larger when it is written only where numbers were written in more bytes than they need.
+    // What is read can be larger when it is written only where numbers were written in more bytes
+    // than they need.
     let Ok(again) = frame::encode(&message) else { return };
     let message: T = frame::decode(&again[4..]).expect("what we write, we read");
     assert_eq!(frame::encode(&message).expect("it was written before"), again);
@@ -101,7 +104,8 @@ fn line_body<T: Serialize + DeserializeOwned>(text: &[u8]) {
     assert_eq!(line::encode(&message).expect("it was written before"), again);
 }
 
-/// Files of teams and tasks, which others write too: what is taken is written back with all that it holds.
+/// Files of teams and tasks, which others write too: what is taken is written back with all that it
+/// holds.
 pub fn team_file(bytes: &[u8]) {
     kept::<TeamFile>(bytes);
     kept::<TaskFile>(bytes);
@@ -118,7 +122,8 @@ fn kept<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[
     assert_eq!(serde_json::from_slice::<T>(&again).expect("what we write, we read"), read);
 }
 
-/// A worker's words, in every field that takes some: whatever they are, there is one notification, and one of each tag.
+/// A worker's words, in every field that takes some: whatever they are, there is one notification,
+/// and one of each tag.
 pub fn notification(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let empty = Notification {

@@ -1,7 +1,9 @@
-//! What was sent and what arrived. Senders number their messages for each receiver from 1; afterwards the receivers'
-//! transcripts are read, and every number must be there once, in order, and nothing else.
+//! What was sent and what arrived. Senders number their messages for each receiver from 1;
+//! afterwards the receivers' transcripts are read, and every number must be there once, in order,
+//! and nothing else.
 //!
-//! It knows nothing of how messages travel: it compares what senders were told with what conversations hold.
+//! It knows nothing of how messages travel: it compares what senders were told with what
+//! conversations hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -168,7 +170,7 @@ mod tests {
         (1..=4).for_each(|it| history.accepted("s", "r", it));
         // Sent, and nobody was told that it is safe: it may arrive or not.
         history.tried("s", "r", 5);
-        let texts: Vec<_> = numbers.iter().map(|it| text("s", "r", *it)).collect();
+        let texts: Vec<_> = numbers.iter().map(|number| text("s", "r", *number)).collect();
         history.conversation("r", &said(&texts));
         history.faults()
     }

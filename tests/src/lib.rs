@@ -1,4 +1,5 @@
-//! What the tests of whole programs are made of: a sandbox, the real daemon in it, clients, scripted models and agents.
+//! What the tests of whole programs are made of: a sandbox, the real daemon in it, clients,
+//! scripted models and agents.
 //!
 //! ```text
 //!   Sandbox   a folder with a home, a runtime folder, a state folder … of its own; nothing outlives it

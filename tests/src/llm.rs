@@ -1,8 +1,8 @@
 //! A real small model behind a real HTTP server, for the tests that need one.
 //!
 //! It speaks Anthropic's Messages API (`/v1/messages`) and OpenAI's Chat Completions API
-//! (`/v1/chat/completions`), both with streaming. It follows no instruction worth the name, so a test
-//! forces what it wants (`tool_choice`) and asserts structure, never wit.
+//! (`/v1/chat/completions`), both with streaming. It follows no instruction worth the name, so a
+//! test forces what it wants (`tool_choice`) and asserts structure, never wit.
 //!
 //! It installs nothing: `tests/run` does. Where that was not done, a test fails and says so.
 
@@ -41,7 +41,8 @@ impl Llm {
         Self::start_with(&["--api-key", key])
     }
 
-    /// `http://127.0.0.1:PORT`, as `ANTHROPIC_BASE_URL` has it. `OPENAI_BASE_URL` wants `/v1` behind.
+    /// `http://127.0.0.1:PORT`, as `ANTHROPIC_BASE_URL` has it. `OPENAI_BASE_URL` wants `/v1`
+    /// behind.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -67,8 +68,8 @@ impl Llm {
     fn announced(&mut self) -> anyhow::Result<String> {
         let stdout = self.process.stdout.take().context("the server's output is not a pipe")?;
         let (found, wait) = mpsc::sync_channel(1);
-        // A thread, because reading a pipe has no time limit. It ends with the server at the latest,
-        // and reads on so that the server never waits for a reader.
+        // A thread, because reading a pipe has no time limit. It ends with the server at the
+        // latest, and reads on so that the server never waits for a reader.
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(url) = line.strip_prefix(ANNOUNCEMENT) {

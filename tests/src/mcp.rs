@@ -1,4 +1,5 @@
-//! A client of the Model Context Protocol that writes its lines by hand: what a program that starts `coordctl mcp` does.
+//! A client of the Model Context Protocol that writes its lines by hand: what a program that starts
+//! `coordctl mcp` does.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
@@ -115,7 +116,7 @@ impl McpClient {
     pub fn tools(&mut self) -> Vec<String> {
         let answer = self.request("tools/list", &json!({}));
         let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
-        tools.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Calls a tool.

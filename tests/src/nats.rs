@@ -1,4 +1,5 @@
-//! A real `nats-server` for a test: its own process, folder, port and store. Installed by `tests/run`.
+//! A real `nats-server` for a test: its own process, folder, port and store. Installed by
+//! `tests/run`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -172,8 +173,8 @@ impl Server {
     }
 
     fn ports_files(&self) -> Vec<PathBuf> {
-        let all = fs::read_dir(&self.folder).unwrap().map(|it| it.unwrap().path());
-        all.filter(|it| it.extension().is_some_and(|it| it == "ports")).collect()
+        let all = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        all.filter(|it| it.extension().is_some_and(|extension| extension == "ports")).collect()
     }
 
     /// SIGKILL, and the wait for its end.
@@ -224,7 +225,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A client that says what it likes: what an operator of the server, or somebody with a stolen token, can do.
+/// A client that says what it likes: what an operator of the server, or somebody with a stolen
+/// token, can do.
 #[derive(Debug)]
 pub struct Raw {
     reader: BufReader<TcpStream>,

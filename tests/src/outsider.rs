@@ -1,5 +1,5 @@
-//! A session of another program that speaks for itself: listed where Claude Code 2.1.332 lists itself, with the test's own process
-//! behind its socket.
+//! A session of another program that speaks for itself: listed where Claude Code 2.1.332 lists
+//! itself, with the test's own process behind its socket.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -155,8 +155,8 @@ fn listen(socket: &Path, manner: Manner) -> Receiver<Value> {
     heard
 }
 
-/// Says lines to a socket as another program does. Returns whether they were taken: the connection is closed in time, without
-/// a byte.
+/// Says lines to a socket as another program does. Returns whether they were taken: the connection
+/// is closed in time, without a byte.
 pub fn say(socket: &Path, lines: &[Value]) -> bool {
     let mut stream = UnixStream::connect(socket).unwrap();
     let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
@@ -176,8 +176,8 @@ pub fn say(socket: &Path, lines: &[Value]) -> bool {
 pub fn listed(sandbox: &Sandbox) -> Vec<(String, Value)> {
     let Ok(folder) = std::fs::read_dir(sandbox.at("h/.claude/sessions")) else { return Vec::new() };
     let mut all: Vec<_> = folder
-        .map(|it| it.unwrap().path())
-        .filter(|it| it.extension().is_some_and(|it| it == "json"))
+        .map(|folder| folder.unwrap().path())
+        .filter(|it| it.extension().is_some_and(|extension| extension == "json"))
         .filter_map(|it| {
             let name = it.file_name().unwrap().to_str().unwrap().to_owned();
             // One that is being written is not there yet.

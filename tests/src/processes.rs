@@ -37,7 +37,7 @@ impl Process {
 
     /// Whether it still runs. A zombie does not.
     pub fn runs(&self) -> bool {
-        state(self.pid).is_some_and(|it| it != 'Z' && it != 'X')
+        state(self.pid).is_some_and(|state| state != 'Z' && state != 'X')
             && pidfd_send_signal(&self.fd, Signal::CONT).is_ok()
     }
 }
@@ -47,8 +47,8 @@ fn state(pid: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// All processes that have something of this folder: in their environment, arguments, working directory or open files.
-/// The caller's own process does not count.
+/// All processes that have something of this folder: in their environment, arguments, working
+/// directory or open files. The caller's own process does not count.
 pub fn of(folder: &Path) -> Vec<Process> {
     let own = std::process::id();
     let numbers = std::fs::read_dir("/proc").expect("/proc").filter_map(|entry| {
@@ -65,12 +65,12 @@ fn has(pid: u32, folder: &Path) -> bool {
     let folder_bytes = folder.as_os_str().as_bytes();
     let says = |file: &str| {
         let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        bytes.windows(folder_bytes.len()).any(|it| it == folder_bytes)
+        bytes.windows(folder_bytes.len()).any(|window| window == folder_bytes)
     };
     let leads = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(folder));
     let open = || {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
-        files.into_iter().flatten().flatten().any(|it| leads(&it.path()))
+        files.into_iter().flatten().flatten().any(|file| leads(&file.path()))
     };
     says("environ") || says("cmdline") || leads(Path::new(&format!("/proc/{pid}/cwd"))) || open()
 }

@@ -83,7 +83,7 @@ impl Client {
             let request = Request::Transcript { agent: agent.into(), from, limit: 200 };
             match self.ok(request) {
                 Response::Transcript { entries, last } => {
-                    if entries.is_empty() || entries.last().is_some_and(|it| it.seq >= last) {
+                    if entries.is_empty() || entries.last().is_some_and(|entry| entry.seq >= last) {
                         all.extend(entries);
                         return all;
                     }

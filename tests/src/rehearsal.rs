@@ -1,4 +1,5 @@
-//! Scripts for the rehearsal model. Its file format is described in `coordd/worker/src/model/rehearsal.rs`.
+//! Scripts for the rehearsal model. Its file format is described in
+//! `coordd/worker/src/model/rehearsal.rs`.
 
 use proto::agent::{Model, Permissions, Provider, Runtime};
 use proto::request::NewSession;

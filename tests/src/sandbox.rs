@@ -1,4 +1,5 @@
-//! A place of its own for one test: folders, an environment, programs run in it. What was started there ends with it.
+//! A place of its own for one test: folders, an environment, programs run in it. What was started
+//! there ends with it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,8 @@ const PROGRAM_LIMIT: Duration = Duration::from_mins(2);
 /// How much of each log a failed test shows.
 const LOG_LINES_MAX: usize = 60;
 
-/// The folder's parts: runtime, home, state, configuration, temporary files of sessions and of programs, workspace.
+/// The folder's parts: runtime, home, state, configuration, temporary files of sessions and of
+/// programs, workspace.
 const FOLDERS: [&str; 7] = ["r", "h", "s", "c", "t", "tmp", "w"];
 
 /// A folder with an environment.

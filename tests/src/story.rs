@@ -7,7 +7,7 @@ use proto::notification::RunStatus;
 pub fn inputs(entries: &[Entry]) -> Vec<(&Origin, &str)> {
     entries
         .iter()
-        .filter_map(|it| match &it.what {
+        .filter_map(|entry| match &entry.what {
             What::Input { origin, text, .. } => Some((origin, text.as_str())),
             _ => None,
         })
@@ -18,7 +18,7 @@ pub fn inputs(entries: &[Entry]) -> Vec<(&Origin, &str)> {
 pub fn texts(entries: &[Entry]) -> Vec<&str> {
     entries
         .iter()
-        .filter_map(|it| match &it.what {
+        .filter_map(|entry| match &entry.what {
             What::Text { text } => Some(text.as_str()),
             _ => None,
         })
@@ -29,7 +29,7 @@ pub fn texts(entries: &[Entry]) -> Vec<&str> {
 pub fn results(entries: &[Entry]) -> Vec<(&str, bool)> {
     entries
         .iter()
-        .filter_map(|it| match &it.what {
+        .filter_map(|entry| match &entry.what {
             What::ToolResult { text, is_error, .. } => Some((text.as_str(), *is_error)),
             _ => None,
         })
@@ -40,7 +40,7 @@ pub fn results(entries: &[Entry]) -> Vec<(&str, bool)> {
 pub fn calls(entries: &[Entry]) -> Vec<&str> {
     entries
         .iter()
-        .filter_map(|it| match &it.what {
+        .filter_map(|entry| match &entry.what {
             What::ToolCall { tool, .. } => Some(tool.as_str()),
             _ => None,
         })

@@ -1,5 +1,5 @@
-//! A client that does not give up: it speaks JSON Lines, and asks again with the same key after every lost connection
-//! until it has an answer (M-11).
+//! A client that does not give up: it speaks JSON Lines, and asks again with the same key after
+//! every lost connection until it has an answer (M-11).
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

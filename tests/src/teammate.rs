@@ -1,5 +1,5 @@
-//! A stand-in for a Claude Code terminal that is a member of a team: it reads and writes inbox files, under the lock and in
-//! the ways that were seen of the real ones.
+//! A stand-in for a Claude Code terminal that is a member of a team: it reads and writes inbox
+//! files, under the lock and in the ways that were seen of the real ones.
 
 use std::fs;
 use std::io::Write as _;
@@ -93,13 +93,13 @@ impl Teammate {
         let _lock = Locked::take(&file);
         let mut entries = self.entries(&self.name).expect("coordd leaves whole files");
         let is_fresh = |it: &Value| it["read"] == false;
-        let fresh: Vec<_> = entries.iter().filter(|it| is_fresh(it)).cloned().collect();
+        let fresh: Vec<_> = entries.iter().filter(|entry| is_fresh(entry)).cloned().collect();
         if fresh.is_empty() {
             return fresh;
         }
         match self.version {
-            Version::Marks => entries.iter_mut().for_each(|it| it["read"] = true.into()),
-            Version::Takes => entries.retain(|it| !is_fresh(it)),
+            Version::Marks => entries.iter_mut().for_each(|entry| entry["read"] = true.into()),
+            Version::Takes => entries.retain(|entry| !is_fresh(entry)),
         }
         self.write(&file, &entries);
         fresh
@@ -185,7 +185,7 @@ impl Teammate {
     }
 }
 
-/// So that whoever reads without the lock sees half of it.
+/// So that a reader without the lock sees half of it.
 fn write_in_pieces(file: &Path, text: &str) {
     let mut open = fs::File::create(file).unwrap();
     let (head, tail) = text.as_bytes().split_at(text.len() / 2);

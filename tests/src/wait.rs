@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// For one condition. Most come about in milliseconds; the rest is for a machine that builds at the same time.
+/// For one condition. Most come about in milliseconds; the rest is for a machine that builds at the
+/// same time.
 pub const CONDITION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Between two looks.

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Files that are looked at: a person has tens of sessions.
+/// The most files that are read: a person has tens of sessions.
 const FILES_MAX: usize = 4_096;
 /// Bytes of one file; those of 2.1.332 have less than one thousand.
 const FILE_BYTES_MAX: usize = 64 * 1024;
@@ -76,7 +76,7 @@ impl Registry {
         Ok(claude.enter("sessions", Demand::Shared)?.0)
     }
 
-    /// All who are listed, ours included. What cannot be read is nobody.
+    /// All entries of the list, ours included. Unreadable files are ignored.
     pub(super) fn entries(&self) -> Vec<Entry> {
         let found = Dir::base(&self.home)
             .and_then(|base| base.existing(".claude", Demand::Shared))
@@ -103,7 +103,7 @@ impl Registry {
         key.get("peerToken")?.as_str().map(str::to_owned)
     }
 
-    /// Lists one of ours, or lists it anew. What stands under its number and is not ours stays.
+    /// Writes the entry of one of our sessions. A foreign file under its number stays.
     pub(super) fn put(&self, own: &Own, now_ms: u64) -> Result<(), RegistryError> {
         let dir = self.dir()?;
         let number = own_number(&own.session);
@@ -148,7 +148,7 @@ impl Registry {
         }
     }
 
-    /// Takes off the list what an earlier daemon of this state left there. Returns the sockets.
+    /// Removes the entries that an earlier daemon of this state folder left. Returns their sockets.
     pub(super) fn clean(&self) -> Vec<PathBuf> {
         let mut sockets = Vec::new();
         for it in self.entries().into_iter().filter(|entry| self.is_ours(entry)) {
@@ -192,7 +192,7 @@ fn number(name: &str) -> Option<u64> {
     is_plain.then(|| name.parse().ok()).flatten()
 }
 
-/// The same for a session always, and another one for each.
+/// A number that is stable for a session, and different for each.
 fn own_number(session: &str) -> u64 {
     let digits: String =
         session.chars().filter(char::is_ascii_hexdigit).take(NUMBER_DIGITS).collect();

@@ -1,12 +1,12 @@
-//! Before the first byte goes to a socket outside: it must be who it is taken for (rel-14).
+//! Vetting a socket outside before the first byte goes to it (rel-14).
 //!
 //! ```text
 //!   path ─no link, ours, closed to others─▶ socket ─connected by descriptor─▶ listener ─ours, and listed as it─▶ Vetted
 //! ```
 //!
 //! The path is walked once and held, the kernel says who listens, and the list of sessions must
-//! name that very process for that very path. Anything else, a container engine, an agent of keys,
-//! a bus, gets nothing.
+//! name that very process for that very path. Anything else (a container engine, a key agent, a
+//! bus) gets nothing.
 
 use super::registry::{Entry, Registry};
 use crate::dir::euid;
@@ -59,7 +59,7 @@ pub(super) struct Vetted {
     pub(super) entry: Entry,
 }
 
-/// Connects to a socket, if it may be spoken to. Not one byte is written.
+/// Connects to a socket if it passes the vetting. Not one byte is written.
 pub(super) fn connect_to(path: &Path, registry: &Registry) -> Result<Vetted, Refusal> {
     let socket = held(path)?;
     let entries = registry.entries();
@@ -140,8 +140,8 @@ fn names(path: &Path) -> Result<Vec<&OsStr>, Refusal> {
             }
         }
     }
-    // `components` passes over `.` and empty steps; a path that has any is another name for the
-    // same socket.
+    // `components` skips `.` and empty parts; a path that has any is another name for the same
+    // socket.
     let plain = names.iter().fold(PathBuf::from("/"), |path, name| path.join(name));
     let is_plain = plain.as_os_str() == path.as_os_str() && path.is_absolute();
     // A socket directly in the root folder has no folder that is ours.
@@ -152,7 +152,8 @@ fn names(path: &Path) -> Result<Vec<&OsStr>, Refusal> {
     }
 }
 
-/// Connects to what is held, and not to what has come to stand at its path. It never waits.
+/// Connects to the socket that is held by descriptor, not to a later one at its path. It never
+/// waits.
 fn connected(held: &OwnedFd, path: &Path) -> Result<OwnedFd, Refusal> {
     let io = |source| Refusal::Io { path: path.into(), source };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -9,15 +9,16 @@ use tokio::time::timeout;
 use super::identity::Identity;
 use super::watch;
 
-/// How long it may take to end in order, after it was told so on its connection and did not.
+/// How long the program may take to exit after TERM, when an order on its connection was not
+/// enough.
 const TERM_MAX: Duration = Duration::from_millis(300);
-/// How long the kernel may take to end it then.
+/// How long the kernel may take after KILL.
 const KILL_MAX: Duration = Duration::from_secs(2);
 
 /// Asks, waits a moment, kills. Says whether the process is gone.
 pub(crate) async fn end(identity: &Identity) -> bool {
     for (signal, time) in [(Signal::TERM, TERM_MAX), (Signal::KILL, KILL_MAX)] {
-        // Looked up each time: a number that belongs to somebody else by now gets no signal
+        // Looked up each time: a pid that belongs to another process by now gets no signal
         // (rel-32).
         let Some(pidfd) = identity.pidfd() else { return true };
         if let Err(error) = pidfd_send_signal(&pidfd, signal) {

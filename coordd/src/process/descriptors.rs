@@ -1,4 +1,4 @@
-//! Keeps what the daemon was started with from its children (rel-35).
+//! Keeps inherited descriptors from the daemon's children (rel-35).
 //!
 //! Everything that the daemon opens itself is closed on exec. What it inherited, from a shell or a
 //! build tool, may not be, and would stay open in every agent process and its tools.

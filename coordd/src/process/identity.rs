@@ -1,4 +1,4 @@
-//! Which process this is, so that another one that got its number is never taken for it (rel-32).
+//! The identity of a process, so that another one with the same pid is never taken for it (rel-32).
 
 use std::os::fd::OwnedFd;
 
@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::table;
 
-/// A process for good: its pid is given to others after it ends, the three together are not.
+/// A unique identity: a pid is reused, but not together with start time and boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) pid: u32,
@@ -23,19 +23,19 @@ pub(crate) enum State {
     Alive,
     /// It ended.
     Gone,
-    /// It ended, and its pid belongs to another one.
+    /// The process ended, and its pid belongs to another one.
     Other,
 }
 
 impl Identity {
-    /// Of the process that has this pid now. None when there is none.
+    /// The identity of the process that has this pid now, if any.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let process = table::read(pid)?;
         Some(Self { pid, start_ticks: process.start_ticks, boot_id: boot_id() })
     }
 
-    /// Of the process of an agent that nobody wrote down: the oldest one that carries the agent's
-    /// mark, since the agent's tools carry it too and are younger. None when there is none.
+    /// The identity of an agent's unrecorded process: the oldest one with the agent's mark, since
+    /// the agent's tools carry it too and are younger.
     pub(crate) fn of_agent(agent: &str) -> Option<Self> {
         let mark = format!("{}={agent}", super::AGENT_ID).into_bytes();
         let table = table::read_all();
@@ -63,18 +63,18 @@ impl Identity {
         }
     }
 
-    /// A descriptor of this very process. None when it ended.
+    /// A pidfd of this very process. None when it has ended.
     pub(crate) fn pidfd(&self) -> Option<OwnedFd> {
         let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
         let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
-        // Looked at after the descriptor was opened: it stays with the process that is looked at.
+        // Checked after the pidfd was opened, which stays with the process that is checked.
         (self.alive() == State::Alive).then_some(pidfd)
     }
 }
 
-/// The kernel's id of this boot. Empty where it does not tell.
+/// The kernel's id of this boot; empty if unknown.
 pub(crate) fn boot_id() -> String {
-    // So that a test can tell the daemon that the machine was started anew.
+    // Lets a test pretend a reboot.
     #[cfg(feature = "failpoints")]
     if let Ok(id) = std::env::var("COORDD_BOOT_ID") {
         return id;

@@ -33,7 +33,7 @@ const LOOK_MS: u16 = 50;
 /// Longer than an exec takes.
 const EXEC_MS: u64 = 20;
 
-/// Most looks while the tree is frozen: a fork bomb loses one generation each time.
+/// The most passes while the tree is frozen: a fork bomb loses one generation each time.
 const FREEZE_ROUNDS_MAX: usize = 40;
 
 /// How long killing may take in all.
@@ -42,9 +42,9 @@ const KILL_MS_MAX: u64 = 5_000;
 /// What became of an agent's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TreeEnd {
-    /// Those that did not end when they were asked to.
+    /// Processes that did not end after TERM.
     pub(crate) killed: Vec<Killed>,
-    /// How many could not be ended: the kernel does not let them go, or they are somebody else's.
+    /// The number of processes that could not be ended: stuck in the kernel, or of another user.
     pub(crate) left: usize,
 }
 
@@ -110,7 +110,7 @@ impl Tree {
         }
         if let Some(root) = &self.root {
             send(root, Signal::TERM);
-            // A stopped process sees TERM only when it goes on.
+            // A stopped process sees TERM only after CONT.
             send(root, Signal::CONT);
             let deadline = Instant::now() + grace;
             while Instant::now() < deadline && self.scan() > 0 {
@@ -130,7 +130,7 @@ impl Tree {
         }
     }
 
-    /// Looks twice: in the middle of an exec a process has no environment, and no mark in it.
+    /// Checks twice: during an exec a process has no environment, and so no mark.
     fn is_over(&mut self) -> bool {
         if self.scan() > 0 {
             return false;
@@ -146,7 +146,7 @@ impl Tree {
             .get(&self.identity.pid)
             .is_some_and(|it| it.start_ticks != self.identity.start_ticks)
         {
-            // The number belongs to somebody else by now, and so may its session.
+            // The pid belongs to another process by now, and so may its session id.
             self.is_verified = false;
         }
         self.members.retain(|pid, member| {
@@ -169,7 +169,7 @@ impl Tree {
     }
 
     fn owns(&self, process: &Process) -> bool {
-        // Neither the first process nor this one is anybody's tool.
+        // Neither init nor this process is a tool.
         if process.is_dead || process.pid <= 1 || process.pid == std::process::id() {
             return false;
         }
@@ -247,7 +247,7 @@ fn root_of(identity: &Identity, mark: &[u8]) -> Option<OwnedFd> {
     identity.pidfd().filter(|_| is_marked)
 }
 
-/// A descriptor of the process that was seen in the table, and of no later one.
+/// A pidfd of the process that was seen in the table, and of no later one.
 fn open_checked(process: &Process) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -1,4 +1,4 @@
-//! What an agent process wrote about its last run before it reported it.
+//! The outcome of a run that an agent process wrote before it reported it.
 //!
 //! `outcome-<run>.json` in the agent's state folder: `{"run":3,"outcome":{…}}`. It stands when the
 //! process could not report.
@@ -62,7 +62,7 @@ pub(crate) fn last(folder: &Dir) -> Result<Option<Written>, OutcomeError> {
     }
 }
 
-/// Keeps a file that is no outcome under another name, and returns that.
+/// Sets aside an invalid outcome file, and returns its new name.
 pub(crate) fn set_aside(folder: &Dir, error: &OutcomeError) -> Option<PathBuf> {
     let OutcomeError::NotAnOutcome { run, .. } = error else { return None };
     let name = format!("outcome-{run}.json");

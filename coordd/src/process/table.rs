@@ -14,7 +14,7 @@ const STAT_BYTES_MAX: u64 = 4096;
 /// environment.
 const ENVIRON_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// How much of a command line is looked at: what tells who a process is stands at its beginning.
+/// The most bytes of a command line that are read: the member's id stands at its beginning.
 const COMMAND_BYTES_MAX: u64 = 8 * 1024;
 
 /// How many words of it are.

@@ -1,7 +1,7 @@
-//! Members of teams that run in terminals of the user's own, found by how they were started.
+//! Team members in the user's own terminals, found by their command lines.
 //!
-//! They are nobody's children here and say nothing to us, so that the process table is asked every
-//! now and then. It must not send them a signal.
+//! They are not our children and have no connection to us, so the process table is polled. It must
+//! not send them a signal.
 
 use std::collections::BTreeMap;
 use std::path::Path;

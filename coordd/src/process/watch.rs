@@ -17,7 +17,8 @@ const POLL_MS: u64 = 1_000;
 pub(crate) enum Ended {
     Exited(i32),
     Signalled(i32),
-    /// It was nobody's child of ours, so the kernel does not tell. The outcome that it wrote does.
+    /// The process is not our child, so its exit status is unknown. Its outcome file tells the
+    /// result.
     Unknown,
 }
 

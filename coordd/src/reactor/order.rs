@@ -1,5 +1,5 @@
-//! In which order a batch is taken: ends of processes first, then acknowledgements, stops and
-//! answers, then requests.
+//! The order of a batch: ends of processes first, then acknowledgements, stops and answers, then
+//! requests.
 //!
 //! What one peer sent stays in its order, so a stop overtakes the mail of others and never the
 //! stopper's own. A connection's end comes after all that it brought.

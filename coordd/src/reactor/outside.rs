@@ -1,6 +1,6 @@
-//! Between the reactor and the sessions of other programs: who waits to hear that its words are
-//! kept, what others are to see of our sessions, and what is said to them. It decides nothing, and
-//! waits for nobody.
+//! Between the reactor and the sessions of other programs: senders that wait for an
+//! acknowledgement, the list of our sessions for other programs, and messages to theirs. It decides
+//! nothing, and waits for nobody.
 
 use super::Reactor;
 use crate::peers::{HandOut, Order, Peers, Seen};
@@ -21,8 +21,7 @@ pub(crate) struct Outsiders {
     changed: BTreeSet<SessionId>,
     /// What others were last shown.
     shown: HashMap<SessionId, Seen>,
-    /// Who waits to hear that its words are kept, by ticket: as many as there are connections that
-    /// are looked at.
+    /// Senders that wait for an acknowledgement, by ticket: at most one for each connection.
     waiting: HashMap<u64, oneshot::Sender<bool>>,
     last_ticket: u64,
 }
@@ -38,7 +37,7 @@ impl Outsiders {
         }
     }
 
-    /// Keeps who is to be told, and gives it a number.
+    /// Registers a waiting sender, and returns its ticket.
     pub(super) fn keep(&mut self, done: oneshot::Sender<bool>) -> u64 {
         self.last_ticket += 1;
         self.waiting.insert(self.last_ticket, done);
@@ -58,8 +57,8 @@ impl Outsiders {
 }
 
 impl<S: Store> Reactor<S> {
-    /// Shows others what has changed, as far as there is room; the rest follows with the next
-    /// batch.
+    /// Publishes changed sessions to other programs, as far as there is room; the rest follows with
+    /// the next batch.
     pub(super) fn show_sessions(&mut self) {
         for id in std::mem::take(&mut self.outside.changed) {
             let seen = self.core.durable.sessions.get(&id).map(|session| Seen {
@@ -96,13 +95,13 @@ impl<S: Store> Reactor<S> {
             text: it.text.clone(),
         };
         if !self.outside.peers.push(Order::HandOut(Box::new(order))) {
-            // Never seen: the core has fewer on their way than there is room for. The next start
-            // says it again.
+            // Cannot overflow: the core has fewer messages in transit than there is room for. The
+            // next start sends them again.
             tracing::error!(%id, "a message is not handed out; restart coordd");
         }
     }
 
-    /// All who can be written to; for an agent, without its own session.
+    /// All sessions that can be messaged; for an agent, without its own.
     pub(super) fn list_peers(&mut self, peer: PeerId, call: u64) {
         let Some(handle) = self.peers.get(&peer).cloned() else { return };
         let own = match self.core.live.peers.get(&peer) {
@@ -123,7 +122,7 @@ impl<S: Store> Reactor<S> {
         }
     }
 
-    /// Tells why not. A name that no agent has may be that of somebody outside (M-1).
+    /// The denial. A name that no agent has may be that of a session outside (M-1).
     pub(super) fn deny(&mut self, peer: PeerId, call: u64, denial: Denial) {
         let error = translate::error_body(&denial);
         if let (Denial::NoSuchAgent { given, .. }, Some(handle)) = (denial, self.peers.get(&peer))

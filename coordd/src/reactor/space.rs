@@ -2,8 +2,7 @@
 //! committed with it, and until there is space again nothing that grows is accepted. Reading,
 //! stopping, acknowledging and ending runs go on.
 //!
-//! And how anything that is not as it should be is said: to those who watch, and to those who ask
-//! later.
+//! It also publishes warnings: to subscribers, and to later callers of `daemon_status`.
 
 use super::Reactor;
 use crate::store::reserve::{Reserve, Taken};
@@ -15,12 +14,12 @@ use std::time::{Duration, Instant};
 /// How often to check whether there is space again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Sentences kept about what is not as it should be: more than a person reads.
+/// The most warnings that are kept: more than a person reads.
 const DEGRADED_MAX: usize = 32;
 
 const FULL: &str = "the disk that holds coordd's state is full: nothing new is accepted until there is space again";
 
-/// The space that is kept, and when to look for it again.
+/// The reserve, and when to try to take it again.
 #[derive(Debug)]
 pub(crate) struct Space {
     reserve: Reserve,
@@ -51,7 +50,7 @@ impl<S: Store> Reactor<S> {
         }
     }
 
-    /// Commits; with the space that was kept for it when there is no other.
+    /// Commits, using the reserve when the disk is full.
     pub(super) fn commit(&mut self, lines: &[String]) -> anyhow::Result<()> {
         match self.store.commit(lines) {
             Err(StoreError::DiskFull { .. }) if self.make_room() => self
@@ -71,7 +70,7 @@ impl<S: Store> Reactor<S> {
         made
     }
 
-    /// Tries to take the reserve again, and goes back to normal when that works.
+    /// Tries to take the reserve again, and accepts everything again when that works.
     pub(super) fn look_for_room(&mut self) {
         if self.space.look_at.is_none_or(|at| Instant::now() < at) {
             return;
@@ -94,7 +93,7 @@ impl<S: Store> Reactor<S> {
         self.degrade(FULL.to_owned());
     }
 
-    /// Says that something is not as it should be.
+    /// Publishes a warning.
     pub(super) fn degrade(&mut self, text: String) {
         tracing::error!("{text}");
         if !self.facts.degraded.contains(&text) {

@@ -18,10 +18,10 @@ pub(crate) struct Teams {
     pub(super) inboxes: Pending,
 }
 
-/// Teams by what is still to be done for them.
+/// Teams by their pending work.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Changed since they were last handed over.
+    /// Changed since the last hand-over.
     changed: BTreeSet<Name>,
     /// Handed over, and not yet written.
     waiting: BTreeSet<Name>,

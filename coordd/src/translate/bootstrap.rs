@@ -43,7 +43,8 @@ pub(crate) fn bootstrap(
         cwd: session.cwd.clone(),
         state_dir: facts.agent_dir(agent),
         scratchpad: session.scratchpad.clone().map(|path| {
-            // Not told yet where it is: it is made before the process is started, at a place that follows from the session.
+            // Not told yet where it is: it is made before the process is started, at a place that
+            // follows from the session.
             if path.is_empty() { facts.scratchpad(session, &env) } else { path }
         }),
         runtime: view::runtime(agent.runtime),
@@ -76,8 +77,9 @@ pub(crate) fn in_terminal(durable: &Durable, agent: &Agent) -> Option<InTerminal
     })
 }
 
-/// The calls of an agent that the user has not answered, or answered when the process that asked could not hear it. In that
-/// case the incarnation that comes next is told, and no other: it may begin them.
+/// The calls of an agent that the user has not answered, or answered when the process that asked
+/// could not hear it. In that case the incarnation that comes next is told, and no other: it may
+/// begin them.
 pub(crate) fn not_begun(durable: &Durable, agent: &Agent) -> Vec<String> {
     let asked = durable.keys.iter().filter(|((caller, _), _)| *caller == agent.id.0);
     let calls = asked.filter_map(|((_, call), (keyed, _))| {

@@ -221,7 +221,8 @@ fn address(it: &Outgoing) -> Option<(&str, &str)> {
     it.to.strip_prefix("bridge:")?.split_once('/')
 }
 
-/// A message of a worker's mailbox, with what the worker is made of. Nothing if the message has come to its end.
+/// A message of a worker's mailbox, with what the worker is made of. Nothing if the message has
+/// come to its end.
 fn work(core: &Core, agent: &AgentId, message: MessageId) -> Option<wire::Says> {
     let agent = core.durable.agents.get(agent)?;
     let it = core.durable.messages.get(&message).filter(|it| !it.state.is_final())?;

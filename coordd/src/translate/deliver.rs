@@ -1,4 +1,5 @@
-//! A message, as an agent's conversation is to read it. Notifications are rendered here, from the daemon's own ids (N-3).
+//! A message, as an agent's conversation is to read it. Notifications are rendered here, from the
+//! daemon's own ids (N-3).
 
 use super::{status, usage, view};
 use coordd_core::agent::{LastRun, Outcome};
@@ -42,7 +43,7 @@ fn read_as(core: &Core, message: &Message) -> (Origin, String) {
             let text = render(&it);
             (Origin::Notification { notification: it }, text)
         }
-        // A prompt is the task itself, from whoever may give one: the user, or the lead at the worker's start.
+        // A prompt is the task itself, from the user, or from the lead at the worker's start.
         Kind::Prompt => match &message.from {
             Sender::User => (Origin::User {}, message.text.clone()),
             Sender::Agent(_) | Sender::System => {

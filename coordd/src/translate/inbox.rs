@@ -1,4 +1,5 @@
-//! What members in terminals are told, and what they say: messages as entries of inbox files, and back.
+//! What members in terminals are told, and what they say: messages as entries of inbox files, and
+//! back.
 
 use crate::jobs::{TeamInboxes, Terminal};
 use crate::team_files::assigned::Assigns;
@@ -13,7 +14,8 @@ use proto::teammate::{self, Entry, Signal, inbox_name};
 
 use super::view;
 
-/// Messages of one mailbox that are handed over at once: what an inbox file takes, and the ones that were read since.
+/// Messages of one mailbox that are handed over at once: what an inbox file takes, and the ones
+/// that were read since.
 const LETTERS_MAX: usize = 200;
 
 /// Bytes in those messages. Of one that is longer there is one.

@@ -1,4 +1,5 @@
-//! What of a session is there when it goes on: agents by what becomes of them, and what is gone (E1).
+//! What of a session is there when it goes on: agents by what becomes of them, and what is gone
+//! (E1).
 
 use super::Facts;
 use coordd_core::Core;

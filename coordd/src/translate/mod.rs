@@ -1,7 +1,8 @@
-//! Between what crosses the socket and what the core thinks in (invariant 7): these files alone know both.
+//! Between what crosses the socket and what the core thinks in (invariant 7): these files alone
+//! know both.
 //!
-//! No decision is made here. A request that cannot even be said to the core, such as one with an address that does
-//! not parse, is refused here with the same error type that a denial becomes.
+//! No decision is made here. A request that cannot even be said to the core, such as one with an
+//! address that does not parse, is refused here with the same error type that a denial becomes.
 
 mod bootstrap;
 pub(crate) mod bridge;

@@ -33,7 +33,8 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         Wire::SessionList {} => Request::SessionList,
         Wire::SessionShow { session } => Request::SessionShow { session },
         Wire::SessionStop { session } => Request::SessionStop { session },
-        // The environment is the shell's: it is kept in a file of its own and never enters the journal.
+        // The environment is the shell's: it is kept in a file of its own and never enters the
+        // journal.
         Wire::SessionResume { session, env: _, mode_variable } => {
             Request::SessionResume { session, mode_variable }
         }

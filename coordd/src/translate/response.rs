@@ -155,7 +155,7 @@ fn invited(agent: AgentView, team: &str, session: &str, cwd: &str) -> Response {
     }
 }
 
-/// How a member's terminal is started, whoever does it.
+/// How a member's terminal is started, by coordd or by the user.
 pub(super) fn start<'a>(team: &'a str, member: &'a str, session: &'a str) -> teammate::Start<'a> {
     teammate::Start { team, member, lead_session: session }
 }

@@ -57,8 +57,8 @@ pub(crate) fn session_state(it: SessionState) -> view::SessionState {
     }
 }
 
-/// The model that a session's settings name. They were written by this program, so they parse; a store from
-/// elsewhere may not, and then says so.
+/// The model that a session's settings name. They were written by this program, so they parse; a
+/// store from elsewhere may not, and then says so.
 pub(crate) fn model(session: &Session) -> Option<wire::Model> {
     let unreadable = || wire::Model {
         provider: wire::Provider::Rehearsal,

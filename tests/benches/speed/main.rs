@@ -1,5 +1,5 @@
-//! Figures beside their floors. `tests/benches/run` runs it, `README.md` keeps the last table. Nothing fails here because it
-//! is slow.
+//! Figures beside their floors. `tests/benches/run` runs it, `README.md` keeps the last table.
+//! Nothing fails here because it is slow.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ const PARTS: [Part; 5] = [
 ];
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     if let [first, rest @ ..] = arguments.as_slice()
         && first == "floor"
     {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
     let mut table = Table::default();
     for (name, measure) in PARTS {
-        if arguments.is_empty() || arguments.iter().any(|it| it == name) {
+        if arguments.is_empty() || arguments.iter().any(|argument| argument == name) {
             measure(&mut table);
         }
     }

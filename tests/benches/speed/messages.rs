@@ -14,7 +14,8 @@ use tests::{Agents, Client, Codec, Daemon, FakeAgent, Sandbox};
 use crate::floor::{self, BODY_LEN};
 use crate::table::{Table, at_share, in_turns, median, p50_us, times_us, us};
 
-/// Both ends and all between them on one core: over two it takes three times as long, and says more about the scheduler.
+/// Both ends and all between them on one core: over two it takes three times as long, and says more
+/// about the scheduler.
 const ON_ONE_CORE: [&str; 3] = ["taskset", "-c", "0"];
 /// Messages of one block that are sent one after the other.
 const BLOCK: usize = 150;

@@ -1,4 +1,5 @@
-//! B-5 to B-7 and B-10: starting agents, what everything holds in memory, a one-shot client, a restart.
+//! B-5 to B-7 and B-10: starting agents, what everything holds in memory, a one-shot client, a
+//! restart.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -131,7 +132,7 @@ struct Workers {
 impl Workers {
     fn new(daemon: &Daemon, count: usize) -> Self {
         let names: Vec<String> = (0..count).map(|it| format!("w{it}")).collect();
-        let tools: Vec<_> = names.iter().map(|it| rehearsal::start(it, "say hello")).collect();
+        let tools: Vec<_> = names.iter().map(|name| rehearsal::start(name, "say hello")).collect();
         let script = rehearsal::script(&json!([
             rehearsal::lead(&json!([rehearsal::call("all of them", &json!(tools)), say("done")])),
             rehearsal::worker(&json!([say("hello")])),
@@ -153,13 +154,17 @@ impl Workers {
         let session = self.session.clone();
         tests::wait::until_within(MANY_LIMIT, what, || {
             let (_, agents) = self.client.show(&session);
-            let workers = agents.iter().filter(|it| it.id != agents[0].id || it.name != "lead");
-            let so = workers.filter(|it| it.name != "lead" && is_so(it.state, it.runs)).count();
+            let workers =
+                agents.iter().filter(|agent| agent.id != agents[0].id || agent.name != "lead");
+            let so = workers
+                .filter(|worker| worker.name != "lead" && is_so(worker.state, worker.runs))
+                .count();
             (so == wanted).then_some(())
         });
     }
 
-    /// Sends one message to so many, and waits until each is connected. Then waits until all are gone again.
+    /// Sends one message to so many, and waits until each is connected. Then waits until all are
+    /// gone again.
     fn wake(&mut self, count: usize) -> f64 {
         drop(self.client.take_events());
         let began = Instant::now();
@@ -248,7 +253,7 @@ fn until_idle(client: &mut Client, sessions: &[String]) -> Vec<u32> {
     let idle = |session: &String| {
         tests::wait::until_within(MANY_LIMIT, "a lead is idle", || {
             let (_, agents) = client.show(session);
-            let lead = agents.iter().find(|it| it.name == "lead")?;
+            let lead = agents.iter().find(|agent| agent.name == "lead")?;
             lead.pid.filter(|_| lead.state == AgentState::Idle && lead.runs > 0)
         })
     };
@@ -259,7 +264,7 @@ fn until_idle(client: &mut Client, sessions: &[String]) -> Vec<u32> {
 fn memory(pid: u32) -> (f64, f64) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
     let field = |name: &str| {
-        let line = text.lines().find_map(|it| it.strip_prefix(name)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
     (field("Rss:"), field("Pss:"))
@@ -320,8 +325,11 @@ pub(crate) fn replay(table: &mut Table) {
 
 fn records(state: &Path) -> i64 {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let found = std::fs::read_dir(state).unwrap().map(|it| it.unwrap().path());
-    let file = found.into_iter().find(|it| it.extension().is_some_and(|it| it == "db")).unwrap();
+    let found = std::fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path());
+    let file = found
+        .into_iter()
+        .find(|it| it.extension().is_some_and(|extension| extension == "db"))
+        .unwrap();
     let store = rusqlite::Connection::open_with_flags(file, flags).unwrap();
     store.query_row("SELECT count(*) FROM record", [], |row| row.get(0)).unwrap()
 }

@@ -1,5 +1,5 @@
-//! Claude Code as the lead of a session, the real one: a coordinator has coordd's tools by MCP and no others, and the
-//! whole of a job goes through it.
+//! Claude Code as the lead of a session, the real one: a coordinator has coordd's tools by MCP
+//! and no others, and the whole of a job goes through it.
 
 use proto::agent::{Mode, Runtime};
 use proto::entry::Origin;
@@ -48,7 +48,8 @@ fn lead_until(client: &mut Client, session: &str, what: &str, fits: impl Fn(&Age
     });
 }
 
-/// C-1, C-2, C-4, N-2: prompt, tools, fan-out, notifications, a worker that goes on, the structured result.
+/// C-1, C-2, C-4, N-2: prompt, tools, fan-out, notifications, a worker that goes on, the structured
+/// result.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one job, from the goal to the result")]
 fn r2_claude_code_coordinates_a_whole_job() {
@@ -116,7 +117,7 @@ fn r2_claude_code_coordinates_a_whole_job() {
     assert_eq!(output.0["summary"], "The test passes.");
     lead_until(&mut client, &session.id, "the lead is idle", |it| it.state == AgentState::Idle);
     let (_, agents) = client.show(&session.id);
-    let runs = |name: &str| agents.iter().find(|it| it.name == name).map(|it| it.runs);
+    let runs = |name: &str| agents.iter().find(|agent| agent.name == name).map(|agent| agent.runs);
     assert_eq!((runs("research"), runs("history"), runs("check")), (Some(2), Some(1), Some(1)));
     // Its prompt is ours, its tools are those of a coordinator, and coordd's own words come first.
     let shown = model.shown_to(GOAL).remove(0);
@@ -129,7 +130,7 @@ fn r2_claude_code_coordinates_a_whole_job() {
         "TeamCreate",
         "TeamDelete",
     ];
-    assert_eq!(shown.tools(), tools.map(|it| format!("mcp__coordd__{it}")));
+    assert_eq!(shown.tools(), tools.map(|tool| format!("mcp__coordd__{tool}")));
     let prompt = include_str!("../../../coordd/worker/prompts/coordinator.md");
     assert!(shown.system().contains(prompt.trim_end()), "{}", shown.system());
     let context = format!("Working directory: {}\n</user-context>", daemon.at("w").display());
@@ -176,7 +177,7 @@ fn f1_a_lead_works_itself_and_waits_for_a_worker() {
     let session = begin(&daemon, &mut client, Mode::Normal, &workers);
     lead_until(&mut client, &session.id, "the run is over", |it| it.runs == 1);
     let (_, agents) = client.show(&session.id);
-    let last = agents.iter().find(|it| it.name == "lead").unwrap().last.clone().unwrap();
+    let last = agents.iter().find(|agent| agent.name == "lead").unwrap().last.clone().unwrap();
     assert_eq!(
         (last.status, last.result.as_str()),
         (RunStatus::Completed, "It said: help-number-7")
@@ -199,7 +200,7 @@ fn r7_the_user_interrupts_a_lead_and_goes_on() {
     client.ok(Request::Interrupt { session: session.id.clone() });
     lead_until(&mut client, &session.id, "the run is over", |it| it.runs == 1);
     let (_, agents) = client.show(&session.id);
-    let lead = agents.iter().find(|it| it.name == "lead").unwrap();
+    let lead = agents.iter().find(|agent| agent.name == "lead").unwrap();
     assert_eq!(lead.last.as_ref().unwrap().status, RunStatus::Killed);
     assert!(lead.pid.is_some_and(|pid| Process::open(pid).is_some()), "its process stays");
     client.prompt(&session.id, "Be brief");

@@ -1,4 +1,5 @@
-//! the whole job of `coordctl demo`, with Claude Code as lead and as workers, the real one. Only what its model says is scripted.
+//! the whole job of `coordctl demo`, with Claude Code as lead and as workers, the real one.
+//! Only what its model says is scripted.
 
 use std::process::Stdio;
 
@@ -84,7 +85,7 @@ fn r2_the_whole_demo_is_done_by_claude_code() {
     model.open("the cause was told");
     let ran = Ran::finish(demo, "", "coordctl demo");
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("as you are logged in there"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("with your login"), "{}", ran.stderr);
     let [summary] = <[Value; 1]>::try_from(ran.json_lines()).unwrap();
     assert_eq!((&summary["red_before"], &summary["green_after"]), (&json!(true), &json!(true)));
     let phases = ["research", "synthesis", "implementation", "verification"];
@@ -94,9 +95,10 @@ fn r2_the_whole_demo_is_done_by_claude_code() {
     let mut client = Client::connect(&sandbox.socket(), Codec::Frames);
     let (session, agents) = client.show(summary["session"].as_str().unwrap());
     assert_eq!((agents.len(), session.model), (6, None));
-    assert!(agents.iter().all(|it| it.runtime == Runtime::Claude), "{agents:#?}");
+    assert!(agents.iter().all(|agent| agent.runtime == Runtime::Claude), "{agents:#?}");
     assert_eq!(session.output.unwrap().0["status"], "completed");
-    let verdict = agents.iter().find(|it| it.name == "verify-fix").unwrap().last.clone().unwrap();
+    let verdict =
+        agents.iter().find(|agent| agent.name == "verify-fix").unwrap().last.clone().unwrap();
     assert_eq!(verdict.result, "check-is-green: 0 failed");
     model.assert_all_scripted();
 }

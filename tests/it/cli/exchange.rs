@@ -95,7 +95,8 @@ fn gemini_answers_a_turn() {
 const GEMINI_ASKS: [&str; 7] =
     ["--skip-trust", "-m", "gemini-2.5-flash", "-o", "json", "-p", "How are you?"];
 
-/// No test tells anybody anything: each connection of a CLI stays on this machine, and no name is looked up.
+/// No test tells anybody anything: each connection of a CLI stays on this machine, and no name is
+/// looked up.
 #[test]
 fn the_clis_speak_to_nobody_but_their_model() {
     let claude = &["-p", "How are you?"][..];
@@ -117,8 +118,8 @@ fn the_clis_speak_to_nobody_but_their_model() {
         let seen = std::fs::read_to_string(seen).unwrap();
         let (here, elsewhere): (Vec<_>, Vec<_>) = seen
             .lines()
-            .filter(|it| it.contains("AF_INET"))
-            .partition(|it| it.contains("127.0.0.1"));
+            .filter(|line| line.contains("AF_INET"))
+            .partition(|line| line.contains("127.0.0.1"));
         assert!(!here.is_empty(), "it was not watched: {seen}");
         assert!(elsewhere.is_empty(), "{cli:?} {elsewhere:#?}");
         model.assert_all_scripted();

@@ -1,5 +1,5 @@
-//! R-2, rel-58: Claude Code as a lead, the real one, is killed in the middle of a turn with a call open. What it had begun is
-//! begun once, what comes of it is told once, and nothing is left over.
+//! R-2, rel-58: Claude Code as a lead, the real one, is killed in the middle of a turn with a call
+//! open. What it had begun is begun once, what comes of it is told once, and nothing is left over.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn claude_of(agent: u32) -> Process {
         String::from_utf8_lossy(&line).contains("stream-json")
     };
     let children = std::fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap();
-    let pid = children.split_whitespace().map(|it| it.parse().unwrap()).find(is_it);
+    let pid = children.split_whitespace().map(|word| word.parse().unwrap()).find(is_it);
     Process::open(pid.expect("Claude Code runs")).unwrap()
 }
 
@@ -88,7 +88,8 @@ fn r2_a_lead_goes_on_after_the_end_of_any_of_its_processes() {
     }
 }
 
-/// While it waits for its worker: the worker goes on, there is one, and what it reports reaches the lead, in whichever run that is in.
+/// While it waits for its worker: the worker goes on, there is one, and what it reports reaches the
+/// lead, in whichever run that is in.
 #[test]
 fn r2_f1_a_worker_that_a_killed_lead_waited_for_is_told_once() {
     let helper = json!({ "description": "helper", "name": "helper", "prompt": "Help with it" });

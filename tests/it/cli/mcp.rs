@@ -60,7 +60,7 @@ fn assert_done(sandbox: &Sandbox) {
 }
 
 fn agents_down(sandbox: &Sandbox) -> bool {
-    agents(sandbox, "w").iter().all(|it| it.pid.is_none())
+    agents(sandbox, "w").iter().all(|agent| agent.pid.is_none())
 }
 
 fn steps() -> Value {
@@ -147,7 +147,8 @@ fn l4_gemini_coordinates_workers_by_mcp() {
     assert_done(&sandbox);
 }
 
-/// The inspector hands on next to nothing of its environment, as clients do that are made of the same kit.
+/// The inspector hands on next to nothing of its environment, as clients do that are made of the
+/// same kit.
 #[test]
 fn l4_the_mcp_inspector_lists_and_calls() {
     let sandbox = Sandbox::new();
@@ -168,7 +169,7 @@ fn l4_the_mcp_inspector_lists_and_calls() {
     };
     let listed = ask(0, &["--method", "tools/list"]);
     let tools = listed["tools"].as_array().unwrap();
-    let has = |name: &str| tools.iter().any(|it| it["name"] == name);
+    let has = |name: &str| tools.iter().any(|tool| tool["name"] == name);
     assert!(has("Agent") && has("WaitForMessages"), "{listed}");
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");

@@ -1,4 +1,5 @@
-//! M-6, M-9, M-10: sessions of coordd and of the real Claude Code write to each other. What its version does is what counts.
+//! M-6, M-9, M-10: sessions of coordd and of the real Claude Code write to each other. What its
+//! version does is what counts.
 
 use proto::entry::Origin;
 use proto::message::MessageState;
@@ -56,7 +57,7 @@ fn told(daemon: &Daemon) -> Vec<(Origin, String)> {
         other => panic!("{other:?}"),
     };
     let inputs = story::inputs(&entries);
-    let from_outside = inputs.into_iter().filter(|it| matches!(it.0, Origin::Outside { .. }));
+    let from_outside = inputs.into_iter().filter(|input| matches!(input.0, Origin::Outside { .. }));
     from_outside.map(|(origin, text)| (origin.clone(), text.to_owned())).collect()
 }
 
@@ -174,7 +175,8 @@ fn m6_m11_words_of_the_user_start_a_turn_of_a_claude_and_equal_ones_another() {
     assert_eq!(claude.end().code, 0);
 }
 
-/// A25: a claude whose permissions are bypassed holds what comes from one whose are not, and lets it expire when it ends.
+/// A25: a claude whose permissions are bypassed holds what comes from one whose are not, and lets
+/// it expire when it ends.
 #[test]
 fn a25_m10_what_a_claude_holds_is_held_and_then_expired_here() {
     let (daemon, _model) = world(vec![
@@ -201,7 +203,8 @@ fn a25_m10_what_a_claude_holds_is_held_and_then_expired_here() {
     reaches(&daemon, &id, MessageState::Expired);
 }
 
-/// M-10: what claude wrote stays as it is, ours is gone while nobody serves it, and back with the next daemon.
+/// M-10: what claude wrote stays as it is, ours is gone while nobody serves it, and back with the
+/// next daemon.
 #[test]
 fn m10_a_claude_sees_a_session_come_and_go_with_its_daemon() {
     let (mut daemon, model) = world(vec![

@@ -36,10 +36,10 @@ fn is_about_peers(scene: &Scene) -> bool {
 
 #[test]
 fn conversations_go_as_recorded() {
-    plays_as_recorded(SCENES.iter().filter(|it| !is_about_peers(it)));
+    plays_as_recorded(SCENES.iter().filter(|scene| !is_about_peers(scene)));
 }
 
 #[test]
 fn messages_between_sessions_go_as_recorded() {
-    plays_as_recorded(SCENES.iter().filter(|it| is_about_peers(it)));
+    plays_as_recorded(SCENES.iter().filter(|scene| is_about_peers(scene)));
 }

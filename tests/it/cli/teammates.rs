@@ -119,7 +119,8 @@ fn agrees_to_end() -> Script {
     Script::when("shutdown_request").call("SendMessage", agree).say("bye")
 }
 
-/// Words to a real member and back, its turn as a run, and its end, by what each version writes and reads.
+/// Words to a real member and back, its turn as a run, and its end, by what each version writes and
+/// reads.
 #[test]
 fn t2_a_real_terminal_is_a_member_until_it_agrees_to_end() {
     for version in ["2.1.332", "2.1.150"] {
@@ -156,8 +157,9 @@ fn t2_a_real_terminal_is_a_member_until_it_agrees_to_end() {
     }
 }
 
-/// L-2, K4, W-6: one that coordd runs is a member as well, and is looked at meanwhile. When its process is lost it comes back with
-/// its conversation; when it agrees to end it stays away, and nothing of it is left.
+/// L-2, K4, W-6: one that coordd runs is a member as well, and is looked at meanwhile. When its
+/// process is lost it comes back with its conversation; when it agrees to end it stays away, and
+/// nothing of it is left.
 #[test]
 fn t2_l2_a_real_terminal_that_coordd_runs() {
     for version in ["2.1.332", "2.1.150"] {
@@ -213,7 +215,8 @@ fn t2_l2_a_real_terminal_that_coordd_runs() {
     }
 }
 
-/// A message that comes in the middle of a turn, and a terminal that is closed in the middle of one.
+/// A message that comes in the middle of a turn, and a terminal that is closed in the middle of
+/// one.
 #[test]
 fn t2_a_real_terminal_that_is_closed_at_work_has_failed() {
     let scripts = vec![Script::when("take your time").begin("I am at it", "never")];
@@ -270,7 +273,8 @@ fn t2_m2_a_real_terminal_waits_for_approval_of_its_plan() {
     terminal.tmux(&["kill-server"]);
 }
 
-/// What a real terminal says about itself in the team file survives coordd's own writes, in each of its turns.
+/// What a real terminal says about itself in the team file survives coordd's own writes, in each of
+/// its turns.
 #[test]
 fn t2_a_real_terminal_and_coordd_write_the_team_file() {
     let turns = ["count to 0", "count to 1", "count to 2"];
@@ -283,7 +287,7 @@ fn t2_a_real_terminal_and_coordd_write_the_team_file() {
         until_within(CLI_LIMIT, &format!("its being active is {is_active}"), || {
             let file: Value = serde_json::from_slice(&std::fs::read(&config).ok()?).ok()?;
             let members = file["members"].as_array()?.clone();
-            let member = members.into_iter().find(|it| it["agentId"] == "m1@alpha")?;
+            let member = members.into_iter().find(|member| member["agentId"] == "m1@alpha")?;
             (member["isActive"] == is_active).then_some(member)
         })
     };

@@ -1,4 +1,5 @@
-//! Claude Code as the worker of a session, the real one, with all that a native worker can do.
+//! Claude Code as the worker of a session, the real one, with all that a native worker
+//! can do.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ fn bash(command: &str) -> serde_json::Value {
 fn ended(client: &mut Client, session: &str, runs: u32) -> AgentView {
     until_within(CLI_LIMIT, &format!("{runs} runs have ended"), || {
         let (_, agents) = client.show(session);
-        agents.into_iter().find(|it| it.name == "w" && it.runs >= runs)
+        agents.into_iter().find(|agent| agent.name == "w" && agent.runs >= runs)
     })
 }
 
@@ -146,7 +147,7 @@ fn r2_a_worker_works_reports_and_leaves_nothing() {
     model.assert_all_scripted();
     until("the lead is told", || {
         let (_, agents) = client.show(&session);
-        agents.iter().find(|it| it.name == "lead").filter(|it| it.runs == 2).map(|_| ())
+        agents.iter().find(|agent| agent.name == "lead").filter(|agent| agent.runs == 2).map(|_| ())
     });
     daemon.stop_and_leave_nothing();
 }
@@ -168,7 +169,8 @@ fn a27_a_message_enters_a_run_at_its_next_tool_round() {
         let shown = model.wait_for("the message", |it| it.all().contains("leap years"));
         assert!(shown.all().contains("went"), "{version}: it came without the tool's result");
         let last = ended(&mut client, &session, 1).last.unwrap();
-        // The older ones put it into the tool's result, where the model of the tests does not look for words of a user.
+        // The older ones put it into the tool's result, where the model of the tests does not look
+        // for words of a user.
         let expected = if version == "2.1.332" { "With leap years." } else { "Went." };
         assert_eq!(last.result, expected, "{version}");
         assert_eq!(state(&mut client, &id), MessageState::Consumed);
@@ -241,7 +243,8 @@ fn w6_a_stop_leaves_nothing_and_a_message_goes_on() {
     assert!(shown.all().contains(TASK), "the conversation is lost: {}", shown.all());
 }
 
-/// Whatever dies in the middle, the run goes on with its conversation, and the task is not said twice.
+/// Whatever dies in the middle, the run goes on with its conversation, and the task is not said
+/// twice.
 #[test]
 fn r7_a_run_goes_on_after_the_end_of_any_process() {
     for dies in ["claude", "agent", "daemon"] {
@@ -334,7 +337,8 @@ fn question(client: &mut Client, about: &str) -> PermissionView {
     })
 }
 
-/// G1: what the rules leave open is asked of the user, over restarts of the daemon, and the answer is what happens.
+/// G1: what the rules leave open is asked of the user, over restarts of the daemon, and the answer
+/// is what happens.
 #[test]
 fn g1_questions_reach_the_user_and_answers_the_tool() {
     let steps = Script::when(TASK)

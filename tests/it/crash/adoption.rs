@@ -21,14 +21,16 @@ use tests::{Client, Codec, Daemon, Sandbox, story};
 
 use super::{Random, figure, transcript, with_failpoint};
 
-/// Counts in a file of its own until it is told to end. Each line names the shell, so that a second copy shows.
+/// Counts in a file of its own until it is told to end. Each line names the shell, so that a second
+/// copy shows.
 const COUNT: &str = "n=0; until test -e enough; do n=$((n+1)); echo \"$n $$\" >>count-$COORDD_AGENT; \
                      read -t 0.03 <>wait; done; echo counted to $n";
 
-/// A session whose workers count. Returns its id, and the lead with its workers once all of them do.
+/// A session whose workers count. Returns its id, and the lead with its workers once all of them
+/// do.
 fn counters(daemon: &Daemon, count: usize) -> (String, Vec<AgentView>) {
     let names: Vec<_> = (1..=count).map(|it| format!("c{it}")).collect();
-    let starts: Vec<_> = names.iter().map(|it| start(it, "count")).collect();
+    let starts: Vec<_> = names.iter().map(|name| start(name, "count")).collect();
     let lead_steps =
         json!([call("All count.", &json!(starts)), { "needs": names, "text": "All are done." }]);
     let mut tool = bash(COUNT);
@@ -44,7 +46,7 @@ fn counters(daemon: &Daemon, count: usize) -> (String, Vec<AgentView>) {
     let mut client = daemon.client();
     let session = client.new_session(new).id;
     until_within(Duration::from_mins(1), "all workers count", || {
-        let counting = names.iter().all(|it| daemon.at(&format!("w/count-{it}")).exists());
+        let counting = names.iter().all(|name| daemon.at(&format!("w/count-{name}")).exists());
         let agents = client.show(&session).1;
         (counting && agents.len() == count + 1).then_some(())
     });
@@ -63,17 +65,17 @@ fn connected(client: &mut Client, session: &str, count: usize) -> Vec<AgentView>
 
 /// Which process is whose.
 fn processes(agents: &[AgentView]) -> BTreeMap<String, (Option<u32>, u32)> {
-    agents.iter().map(|it| (it.name.clone(), (it.pid, it.incarnation))).collect()
+    agents.iter().map(|agent| (agent.name.clone(), (agent.pid, agent.incarnation))).collect()
 }
 
 /// Each counter has gone on without a gap, in one shell. Returns how far they are.
 fn assert_no_gap(daemon: &Daemon, agents: &[AgentView]) -> Vec<u64> {
-    let workers = agents.iter().filter(|it| it.name != "lead");
+    let workers = agents.iter().filter(|agent| agent.name != "lead");
     workers
         .map(|worker| {
             let text = fs::read_to_string(daemon.at(&format!("w/count-{}", worker.name))).unwrap();
             let lines = text.split_inclusive('\n').filter(|it| it.ends_with('\n'));
-            let lines: Vec<_> = lines.map(|it| it.trim().split_once(' ').unwrap()).collect();
+            let lines: Vec<_> = lines.map(|line| line.trim().split_once(' ').unwrap()).collect();
             for (at, (number, shell)) in lines.iter().enumerate() {
                 assert_eq!(number.parse(), Ok(at + 1), "{}: a gap or a second copy", worker.name);
                 assert_eq!(*shell, lines[0].1, "{}: another shell", worker.name);
@@ -92,7 +94,7 @@ fn finish(daemon: &Daemon, session: &str, before: &[AgentView]) {
         let view = client.agent(lead);
         let entries = client.transcript(lead);
         let read = story::notifications(&entries).len() >= before.len() - 1;
-        let rests = matches!(entries.last().map(|it| &it.what), Some(What::RunEnded { .. }));
+        let rests = matches!(entries.last().map(|entry| &entry.what), Some(What::RunEnded { .. }));
         (read && rests && view.mail == 0).then_some(())
     });
     let entries = client.transcript(lead);
@@ -100,7 +102,7 @@ fn finish(daemon: &Daemon, session: &str, before: &[AgentView]) {
     let ids: BTreeSet<_> = told.iter().map(|it| it.0).collect();
     assert_eq!((told.len(), ids.len()), (before.len() - 1, before.len() - 1), "once for each");
     let agents = client.show(session).1;
-    for worker in agents.iter().filter(|it| it.name != "lead") {
+    for worker in agents.iter().filter(|agent| agent.name != "lead") {
         assert_eq!((worker.runs, worker.incarnation), (1, 1), "{worker:?}");
     }
 }
@@ -138,7 +140,8 @@ fn d6_rel24_d1_every_agent_is_adopted_after_each_kill() {
     );
 }
 
-/// rel-24, rel-57, case D5: what a person does on purpose; the program may be another one afterwards.
+/// rel-24, rel-57, case D5: what a person does on purpose; the program may be another one
+/// afterwards.
 #[test]
 fn d6_rel57_d5_a_restart_and_a_replaced_program_leave_agents_running() {
     let mut sandbox = Sandbox::new();
@@ -184,7 +187,7 @@ fn d6_rel57_d5_a_restart_and_a_replaced_program_leave_agents_running() {
     }
     sandbox.write("w/enough", "");
     let mut client = Client::connect(&sandbox.socket(), Codec::Frames);
-    let lead = client.agent_until(&before[0].id, "has ended its run", |it| it.runs == 1);
+    let lead = client.agent_until(&before[0].id, "has ended its run", |agent| agent.runs == 1);
     let said = client.transcript(&lead.id);
     assert_eq!(story::texts(&said), ["I count.", "Counted."]);
     assert_eq!(sandbox.coordctl(&["daemon", "stop"]).code, 0);
@@ -198,7 +201,7 @@ fn d6_rel31_what_ended_while_no_daemon_ran_is_told_once() {
     let (session, before) = counters(&daemon, 5);
     let ended = |daemon: &Daemon, agent: &AgentView| {
         let entries = tests::history::entries(&transcript(daemon, agent));
-        matches!(entries.last().map(|it| &it.what), Some(What::RunEnded { .. }))
+        matches!(entries.last().map(|entry| &entry.what), Some(What::RunEnded { .. }))
     };
     daemon.kill9();
     daemon.write("w/enough", "");
@@ -246,7 +249,8 @@ fn d6_rel49_d14_adoption_is_parallel() {
         assert_eq!(agents[at].state, AgentState::Starting, "expected back: {:?}", agents[at]);
         assert_eq!(agents[at].incarnation, 1, "a process that lives is not replaced");
     }
-    // They go on in their runs, and may have come to an end already: nobody knows what became of the call that they were in.
+    // They go on in their runs, and may have come to an end already: nobody knows what became of
+    // the call that they were in.
     until("the dead are replaced", || {
         let agents = client.show(&session).1;
         dead.clone().all(|at| agents[at].incarnation == 2).then_some(())
@@ -348,11 +352,15 @@ fn waiting_lead(kept: &Kept, client: &mut Stubborn, session: &str) -> AgentView 
 /// Processes that are an agent's own, not a tool's.
 fn workers(kept: &Kept) -> Vec<u32> {
     let is_worker = |it: &Process| it.command.ends_with("coordd-worker");
-    kept.processes().iter().filter(|it| is_worker(it)).map(|it| it.pid).collect()
+    kept.processes()
+        .iter()
+        .filter(|process| is_worker(process))
+        .map(|process| process.pid)
+        .collect()
 }
 
-/// rel-56, case D11: the daemon dies between the start of a process and the record of it. A process without its bootstrap ends by
-/// itself, and one is started in its place.
+/// rel-56, case D11: the daemon dies between the start of a process and the record of it. A process
+/// without its bootstrap ends by itself, and one is started in its place.
 #[test]
 fn d6_rel56_d11_a_process_that_no_record_names_is_not_doubled() {
     let (mut kept, mut client, session) = under("after-spawn=abort@1");
@@ -367,7 +375,8 @@ fn d6_rel56_d11_a_process_that_no_record_names_is_not_doubled() {
     assert_eq!(kept.end(), 1, "the failpoint was reached");
 }
 
-/// rel-56, case D11: the same where the process has all that it needs. It is adopted, its end is seen, and it can be ended.
+/// rel-56, case D11: the same where the process has all that it needs. It is adopted, its end is
+/// seen, and it can be ended.
 #[test]
 fn d6_rel56_d11_a_process_that_no_record_names_is_adopted() {
     let (mut kept, mut client, session) = under("spawned-report=skip@1");
@@ -376,7 +385,8 @@ fn d6_rel56_d11_a_process_that_no_record_names_is_adopted() {
         (found.len() == 1 && kept.at("w/reached").exists()).then(|| found[0])
     });
     assert_eq!(super::agents(&mut client, &session)[0].pid, None, "no record names it");
-    let daemon = kept.processes().into_iter().find(|it| it.command.ends_with("--foreground"));
+    let daemon =
+        kept.processes().into_iter().find(|process| process.command.ends_with("--foreground"));
     daemon.expect("the daemon").kill9();
     let lead = waiting_lead(&kept, &mut client, &session);
     assert_eq!((lead.pid, lead.incarnation), (Some(pid), 1), "adopted, and written down");
@@ -393,7 +403,8 @@ fn d6_rel56_d11_a_process_that_no_record_names_is_adopted() {
     assert_eq!(kept.end(), 1);
 }
 
-/// W-6, case D11: a stop that comes while a process is being started. When it is answered, nothing runs.
+/// W-6, case D11: a stop that comes while a process is being started. When it is answered, nothing
+/// runs.
 #[test]
 fn w6_d11_a_stop_in_the_middle_of_a_start_leaves_nothing() {
     let daemon = Daemon::start();

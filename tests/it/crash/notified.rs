@@ -1,4 +1,5 @@
-//! N-4: one notification for each run, with whoever dying between "finished" and "in the lead's conversation".
+//! N-4: one notification for each run, with whoever dying between "finished" and "in the lead's
+//! conversation".
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,9 +23,9 @@ fn ended(client: &mut Client, session: &str) -> Vec<Entry> {
         let rests = matches!(agents[0].state, AgentState::Idle | AgentState::Stopped);
         let entries = client.transcript(&agents[0].id);
         let told = !story::notifications(&entries).is_empty();
-        let over = matches!(entries.last().map(|it| &it.what), Some(What::RunEnded { .. }));
-        let read =
-            agents[0].mail == 0 && agents[1..].iter().all(|it| it.state == AgentState::Stopped);
+        let over = matches!(entries.last().map(|entry| &entry.what), Some(What::RunEnded { .. }));
+        let read = agents[0].mail == 0
+            && agents[1..].iter().all(|agent| agent.state == AgentState::Stopped);
         (rests && told && over && read).then_some(entries)
     })
 }
@@ -46,7 +47,7 @@ fn dies(point: &str) {
     let session = client.new_session(new).id;
     let entries = ended(&mut client, &session);
     let agents = client.show(&session).1;
-    let of = |name: &str| agents.iter().find(|it| it.name == name).unwrap();
+    let of = |name: &str| agents.iter().find(|agent| agent.name == name).unwrap();
     until(&format!("{point} is reached, once"), || {
         (daemon.log_text().matches("how=\"signal 9\"").count() == 1).then_some(())
     });
@@ -100,7 +101,7 @@ fn n4_b1_fifty_that_end_at_once_are_fifty_notifications() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
     let names: Vec<_> = (1..=WORKERS).map(|it| format!("w{it}")).collect();
-    let starts: Vec<_> = names.iter().map(|it| start(it, "do it")).collect();
+    let starts: Vec<_> = names.iter().map(|name| start(name, "do it")).collect();
     assert_eq!(daemon.shell("mkfifo gate").code, 0);
     let lead_steps =
         json!([call("All of you.", &json!(starts)), { "needs": names, "text": "All are done." }]);
@@ -115,10 +116,10 @@ fn n4_b1_fifty_that_end_at_once_are_fifty_notifications() {
     new.prompt = "go".into();
     let session = client.new_session(new).id;
     until_within(Duration::from_mins(1), "all wait", || {
-        names.iter().all(|it| daemon.at(&format!("w/at-{it}")).exists()).then_some(())
+        names.iter().all(|name| daemon.at(&format!("w/at-{name}")).exists()).then_some(())
     });
     let lead =
-        client.agent_until(&format!("{session}/lead"), "has come to rest", |it| it.runs == 1);
+        client.agent_until(&format!("{session}/lead"), "has come to rest", |agent| agent.runs == 1);
     // It hears nothing for a while, and nobody can tell that from a long tool call.
     let process = Process::open(lead.pid.unwrap()).unwrap();
     process.signal(Signal::STOP);
@@ -126,7 +127,10 @@ fn n4_b1_fifty_that_end_at_once_are_fifty_notifications() {
     gate.write_all("go\n".repeat(names.len()).as_bytes()).unwrap();
     until_within(Duration::from_mins(1), "all have ended", || {
         let agents = client.show(&session).1;
-        agents[1..].iter().all(|it| it.state == AgentState::Stopped && it.runs == 1).then_some(())
+        agents[1..]
+            .iter()
+            .all(|agent| agent.state == AgentState::Stopped && agent.runs == 1)
+            .then_some(())
     });
     assert_eq!(client.agent(&lead.id).mail, WORKERS, "all of them wait for the lead");
     process.signal(Signal::CONT);
@@ -136,14 +140,16 @@ fn n4_b1_fifty_that_end_at_once_are_fifty_notifications() {
     assert_eq!((told.len(), ids.len()), (names.len(), names.len()), "once for each");
     let order: Vec<_> = told.iter().map(|it| it.0).collect();
     let mut agents = client.show(&session).1.split_off(1);
-    agents.sort_by_key(|it| it.last.as_ref().unwrap().ended_ms);
-    let ended_at =
-        |id: &str| agents.iter().find(|it| it.id == id).unwrap().last.as_ref().unwrap().ended_ms;
+    agents.sort_by_key(|agent| agent.last.as_ref().unwrap().ended_ms);
+    let ended_at = |id: &str| {
+        agents.iter().find(|agent| agent.id == id).unwrap().last.as_ref().unwrap().ended_ms
+    };
     assert!(order.is_sorted_by_key(|it| ended_at(it)), "in the order of their ends (N-5)");
     assert_eq!(story::texts(&entries).last(), Some(&"All are done."));
 }
 
-/// A lead is killed in the middle of its run, with mail on its way, and goes on where it was; nothing is doubled.
+/// A lead is killed in the middle of its run, with mail on its way, and goes on where it was;
+/// nothing is doubled.
 #[test]
 fn n4_e10_a_lead_goes_on_in_the_middle_of_its_run() {
     let daemon = Daemon::start();
@@ -166,8 +172,8 @@ fn n4_e10_a_lead_goes_on_in_the_middle_of_its_run() {
     let before = client.show(&session).1.remove(0);
     Process::open(before.pid.unwrap()).unwrap().kill9();
     daemon.write("w/enough", "");
-    let lead =
-        client.agent_until(&before.id, "has ended its run", |it| it.runs == 1 && it.mail == 0);
+    let lead = client
+        .agent_until(&before.id, "has ended its run", |agent| agent.runs == 1 && agent.mail == 0);
     assert_eq!(lead.incarnation, 2);
     let entries = client.transcript(&lead.id);
     // A message that came after its last word gets one more.
@@ -177,7 +183,7 @@ fn n4_e10_a_lead_goes_on_in_the_middle_of_its_run() {
     assert_eq!(std::fs::read_to_string(daemon.at("w/did")).unwrap(), "x\n");
     for text in ["go", "and this"] {
         assert_eq!(
-            story::inputs(&entries).iter().filter(|it| it.1.contains(text)).count(),
+            story::inputs(&entries).iter().filter(|input| input.1.contains(text)).count(),
             1,
             "{text}"
         );

@@ -1,5 +1,5 @@
-//! The daemon dies at each point of the way of a message to a session of another program: what its receipt says is true, and the
-//! receiver takes it for one message, by the id that stays the same.
+//! The daemon dies at each point of the way of a message to a session of another program: what its
+//! receipt says is true, and the receiver takes it for one message, by the id that stays the same.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use tests::wait::until_within;
 
 use super::with_failpoint;
 
-/// Plays it with a death at this point, the n-th time that the daemon gets there. What the receiver heard.
+/// Plays it with a death at this point, the n-th time that the daemon gets there. What the receiver
+/// heard.
 fn dies_at(point: &str, time: usize) -> Vec<String> {
     let mut kept = Kept::start(Sandbox::new(), with_failpoint(&format!("{point}=abort@{time}")));
     let alice = Outsider::new(&kept, "alice");

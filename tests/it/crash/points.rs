@@ -1,5 +1,5 @@
-//! The daemon dies at each of its named points, the first time that it gets there, the second, …: what was accepted is
-//! there, and nothing is there twice.
+//! The daemon dies at each of its named points, the first time that it gets there, the second, …:
+//! what was accepted is there, and nothing is there twice.
 
 use tests::Sandbox;
 use tests::kept::Kept;

@@ -14,15 +14,15 @@ use tests::rehearsal::{bash, call, lead, say, script, start, worker_of};
 use tests::wait::until;
 use tests::{Client, Daemon, Sandbox, story};
 
-/// A session with a lead, a worker that is done, one that waits for the user, and one in the middle of a tool; a team with
-/// tasks.
+/// A session with a lead, a worker that is done, one that waits for the user, and one in the middle
+/// of a tool; a team with tasks.
 struct Scene {
     daemon: Daemon,
     session: String,
 }
 
 fn named<'a>(agents: &'a [AgentView], name: &str) -> &'a AgentView {
-    agents.iter().find(|it| it.name == name).unwrap_or_else(|| panic!("no {name}"))
+    agents.iter().find(|agent| agent.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 fn agent(client: &mut Client, session: &str, name: &str) -> AgentView {
@@ -38,9 +38,10 @@ fn questions(client: &mut Client, session: &str) -> Vec<proto::view::PermissionV
 
 fn tasks(client: &mut Client) -> Vec<(u32, TaskStatus, String)> {
     match client.ok(Request::TaskList { team: "crew".into() }) {
-        Response::Tasks { tasks } => {
-            tasks.into_iter().map(|it| (it.id, it.status, it.owner.unwrap_or_default())).collect()
-        }
+        Response::Tasks { tasks } => tasks
+            .into_iter()
+            .map(|task| (task.id, task.status, task.owner.unwrap_or_default()))
+            .collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -99,7 +100,9 @@ impl Scene {
         });
         until("one is done, one asks, one works, the lead waits", || {
             let agents = client.show(&session).1;
-            let state = |name: &str| agents.iter().find(|it| it.name == name).map(|it| it.state);
+            let state = |name: &str| {
+                agents.iter().find(|agent| agent.name == name).map(|agent| agent.state)
+            };
             let set = state("done") == Some(AgentState::Stopped)
                 && state("asks") == Some(AgentState::NeedsInput)
                 && state("busy") == Some(AgentState::Running)
@@ -129,7 +132,8 @@ impl Scene {
     }
 }
 
-/// The question is the same one; answered, the tool runs once, and its worker and the lead come to their end.
+/// The question is the same one; answered, the tool runs once, and its worker and the lead come to
+/// their end.
 fn answer_and_end(daemon: &Daemon, session: &str, question: &str) {
     let mut client = daemon.client();
     until("it asks again, or still", || {
@@ -152,7 +156,7 @@ fn answer_and_end(daemon: &Daemon, session: &str, question: &str) {
     let asks = agent(&mut client, session, "asks");
     assert_eq!((asks.runs, asks.last.map(|it| it.status)), (1, Some(RunStatus::Completed)));
     let made = fs::read_to_string(daemon.at("w/made")).unwrap();
-    assert_eq!(made.lines().filter(|it| *it == "x").count(), 1, "the tool ran once: {made}");
+    assert_eq!(made.lines().filter(|line| *line == "x").count(), 1, "the tool ran once: {made}");
     let said = client.transcript(&asks.id);
     assert_eq!(story::texts(&said), ["May I?", "Made."]);
     // Nothing was told twice on the way.
@@ -171,7 +175,8 @@ fn answer_and_end(daemon: &Daemon, session: &str, question: &str) {
     );
 }
 
-/// E1, E2, E3, rel-66: everything is stopped, the machine starts anew, and `coordctl resume` brings it back and says what.
+/// E1, E2, E3, rel-66: everything is stopped, the machine starts anew, and `coordctl resume` brings
+/// it back and says what.
 #[test]
 fn d6_e1_rel66_resumed_after_a_stop_and_a_reboot() {
     let mut scene = Scene::set();
@@ -196,7 +201,10 @@ fn d6_e1_rel66_resumed_after_a_stop_and_a_reboot() {
     assert_eq!((view.state, view.mode), (SessionState::Stopped, Mode::Coordinator));
     assert_eq!((view.team.as_deref(), view.questions), (Some("crew"), 1));
     assert_eq!(agents.len(), before.len());
-    assert!(agents.iter().all(|it| it.pid.is_none()), "nothing starts by itself: {agents:#?}");
+    assert!(
+        agents.iter().all(|agent| agent.pid.is_none()),
+        "nothing starts by itself: {agents:#?}"
+    );
     let said = scene.daemon.coordctl(&["resume", &session, "--keep-env"]);
     assert_eq!(said.code, 0, "{said:?}");
     let said = said.said();
@@ -251,7 +259,8 @@ fn d6_rel66_e10_a_reboot_without_a_stop() {
     answer_and_end(&scene.daemon, &session, &question);
 }
 
-/// W-3: the process that asked dies, and the answer comes while there is none. The tool runs once, and in truth.
+/// W-3: the process that asked dies, and the answer comes while there is none. The tool runs once,
+/// and in truth.
 #[test]
 fn w3_e1_an_answer_that_no_process_heard_counts() {
     let mut scene = Scene::set();
@@ -276,11 +285,11 @@ fn w3_e1_an_answer_that_no_process_heard_counts() {
     let asks = agent(&mut client, &session, "asks");
     assert_eq!(story::texts(&client.transcript(&asks.id)), ["May I?", "Made."]);
     let made = fs::read_to_string(scene.daemon.at("w/made")).unwrap();
-    assert_eq!(made.lines().filter(|it| *it == "x").count(), 1, "{made}");
+    assert_eq!(made.lines().filter(|line| *line == "x").count(), 1, "{made}");
 }
 
-/// W-3: the answer comes while the process that asked lives and is not connected. It hears it when it is back, begins, and dies in
-/// the middle: nobody begins the same call again.
+/// W-3: the answer comes while the process that asked lives and is not connected. It hears it when
+/// it is back, begins, and dies in the middle: nobody begins the same call again.
 #[test]
 fn w3_e10_an_answer_that_was_heard_late_begins_one_call() {
     let mut daemon = Daemon::start();

@@ -1,4 +1,5 @@
-//! M-3: accepted is kept. Numbered messages from several senders to several agents, with kill -9 of everybody.
+//! M-3: accepted is kept. Numbered messages from several senders to several agents, with kill -9 of
+//! everybody.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -49,7 +50,8 @@ fn disturb(
     sessions: &[String],
 ) -> Kills {
     let (mut random, mut kills) = (Random(3), Kills::default());
-    // Longer runs are killed at longer intervals: agents look for a daemon that keeps dying every two seconds only.
+    // Longer runs are killed at longer intervals: agents look for a daemon that keeps dying every
+    // two seconds only.
     let pause_ms_max = 40 * (count as u64 / 60).max(1);
     // An agent that dies three times in one run has failed, so each dies once in a run.
     let mut died_in = vec![u32::MAX; sessions.len()];
@@ -100,7 +102,8 @@ fn lead_of(client: &mut Client, session: &str) -> AgentView {
     client.show(session).1.remove(0)
 }
 
-/// rel-15, rel-17, rel-18, rel-71, cases A1, A3, A4, A9, A14, A17, A39: none lost, none twice, in order for each pair, none from nowhere.
+/// rel-15, rel-17, rel-18, rel-71, cases A1, A3, A4, A9, A14, A17, A39: none lost, none twice, in
+/// order for each pair, none from nowhere.
 #[test]
 fn m3_rel71_a1_a4_accepted_is_kept_whoever_is_killed() {
     let total = figure("COORDD_TEST_MESSAGES", 1_000);
@@ -122,15 +125,15 @@ fn m3_rel71_a1_a4_accepted_is_kept_whoever_is_killed() {
     for sender in &senders {
         let notes = std::fs::read_to_string(daemon.at(&sender.name)).unwrap();
         for session in &sessions {
-            let accepted = notes.lines().filter(|it| it.starts_with(session.as_str())).count();
+            let accepted = notes.lines().filter(|line| line.starts_with(session.as_str())).count();
             assert_eq!(accepted, count, "{} to {session}", sender.name);
             (1..=count as u64).for_each(|it| history.accepted(&sender.name, session, it));
         }
     }
     let mut client = daemon.client();
     until_within(Duration::from_mins(3), "all receivers have read all and rest", || {
-        let views: Vec<_> = sessions.iter().map(|it| lead_of(&mut client, it)).collect();
-        views.iter().all(|it| it.mail == 0 && it.state == AgentState::Idle).then_some(())
+        let views: Vec<_> = sessions.iter().map(|session| lead_of(&mut client, session)).collect();
+        views.iter().all(|view| view.mail == 0 && view.state == AgentState::Idle).then_some(())
     });
     for session in &sessions {
         let view = lead_of(&mut client, session);

@@ -18,7 +18,8 @@ const CALLS: [&str; 7] = [
     "sendto",
 ];
 
-/// The daemon under strace, which kills it at the n-th of these calls in any of its threads. The agents are let go at their exec.
+/// The daemon under strace, which kills it at the n-th of these calls in any of its threads. The
+/// agents are let go at their exec.
 fn killed_at(calls: &str, time: usize) -> impl FnOnce(&Sandbox) -> Command {
     let inject = format!("inject={calls}:signal=KILL:when={time}");
     let trace = format!("trace={calls}");

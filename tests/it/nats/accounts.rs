@@ -1,4 +1,5 @@
-//! Operator, accounts and users as `nsc` makes them, for a test: signed tokens of NATS, version 2, as server 2.15 takes them.
+//! Operator, accounts and users as `nsc` makes them, for a test: signed tokens of NATS, version 2,
+//! as server 2.15 takes them.
 
 use data_encoding::BASE64URL_NOPAD;
 use nkeys::KeyPair;

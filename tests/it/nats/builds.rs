@@ -1,5 +1,6 @@
-//! Two daemons whose bridges are of different builds. The later one says more than the other knows, in fields and in kinds of
-//! things (`coordd-bridge`'s feature `skew`): what both know passes in both directions, the rest is refused with a word.
+//! Two daemons whose bridges are of different builds. The later one says more than the other knows,
+//! in fields and in kinds of things (`coordd-bridge`'s feature `skew`): what both know passes in
+//! both directions, the rest is refused with a word.
 
 use std::path::Path;
 
@@ -67,7 +68,7 @@ fn m7_what_a_later_build_wrote_is_read_by_an_older_one_and_back() {
     talk(&mut a, &mut b);
     let folder = a.daemon.state().join("bridge");
     let cursor = || {
-        let all = std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path());
+        let all = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         let mut all =
             all.filter(|it| it.file_name().unwrap().to_str().unwrap().starts_with("from-"));
         std::fs::read_to_string(all.next().unwrap()).unwrap()

@@ -1,4 +1,5 @@
-//! C-7: workers that run on another machine, in a checkout that its user named, and are told of like any other (N-1, N-4, W-5, W-6).
+//! C-7: workers that run on another machine, in a checkout that its user named, and are told of
+//! like any other (N-1, N-4, W-5, W-6).
 
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ impl Two {
         let Response::Peers { peers } = self.a.lead.client.ok(Request::PeerList {}) else {
             panic!()
         };
-        let hosts = peers.into_iter().filter(|it| it.kind == PeerKind::Host);
+        let hosts = peers.into_iter().filter(|peer| peer.kind == PeerKind::Host);
         hosts.map(|it| it.address).collect()
     }
 
@@ -168,7 +169,8 @@ fn c7_w6_a_worker_there_is_stopped_from_here_and_leaves_nothing() {
     assert_eq!(two.state("w"), AgentState::Stopped);
 }
 
-/// Both daemons, both bridges and the server die while the worker works. It goes on, and its end is told once.
+/// Both daemons, both bridges and the server die while the worker works. It goes on, and its end is
+/// told once.
 #[test]
 fn c7_n4_d6_whoever_dies_the_work_is_done_once_and_told_once() {
     let wait = "echo x >>begun; until test -e go; do sleep 0.05; done";

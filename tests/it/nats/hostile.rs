@@ -45,8 +45,8 @@ fn wait_for_count(host: &mut Host, want: &str, least: u64) {
 fn log_lines(host: &Host, want: &str) -> usize {
     let log = std::fs::read_to_string(host.daemon.state().join("bridge.log")).unwrap();
     assert!(!log.contains("a secret"), "{log}");
-    let lines = log.lines().filter(|it| it.contains("rejected from outside"));
-    lines.filter(|it| it.contains(want)).count()
+    let lines = log.lines().filter(|line| line.contains("rejected from outside"));
+    lines.filter(|line| line.contains(want)).count()
 }
 
 #[test]

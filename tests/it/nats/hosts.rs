@@ -1,4 +1,5 @@
-//! Two hosts: each a daemon in a sandbox of its own, with one session whose lead the test speaks for.
+//! Two hosts: each a daemon in a sandbox of its own, with one session whose lead the test speaks
+//! for.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -123,7 +124,7 @@ impl Host {
     pub(super) fn far(&mut self) -> Vec<PeerView> {
         match self.client.ok(Request::PeerList {}) {
             Response::Peers { peers } => {
-                peers.into_iter().filter(|it| it.kind == PeerKind::Bridge).collect()
+                peers.into_iter().filter(|peer| peer.kind == PeerKind::Bridge).collect()
             }
             other => panic!("{other:?}"),
         }

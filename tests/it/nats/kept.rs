@@ -1,4 +1,5 @@
-//! M-3, M-7, rel-18, rel-72, rel-74, rel-75: accepted is kept between machines, whoever dies and whatever the server loses.
+//! M-3, M-7, rel-18, rel-72, rel-74, rel-75: accepted is kept between machines, whoever dies and
+//! whatever the server loses.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ fn total(default: usize) -> usize {
     std::env::var("COORDD_TEST_MESSAGES").ok().and_then(|it| it.parse().ok()).unwrap_or(default)
 }
 
-/// Messages in both directions at once, while server, bridges and daemons are killed: 0 lost, 0 doubled, in order.
+/// Messages in both directions at once, while server, bridges and daemons are killed: 0 lost, 0
+/// doubled, in order.
 #[test]
 fn m7_rel72_rel75_thousands_of_messages_whoever_is_killed() {
     let (_folder, mut server) = server();
@@ -95,7 +97,8 @@ fn rel75_a_server_that_comes_back_without_its_store_loses_nothing_for_good() {
     let mut soak = Soak::of(a, b);
     soak.say(0, 10);
     soak.finish();
-    // The receiver is away; what the server took for it is lost, and the receiver's position with it.
+    // The receiver is away; what the server took for it is lost, and the receiver's position with
+    // it.
     soak.hosts[1].daemon.kill9();
     server.copy_store("old");
     soak.say(0, 20);
@@ -117,7 +120,8 @@ fn rel75_a_server_that_comes_back_without_its_store_loses_nothing_for_good() {
     soak.finish();
 }
 
-/// Local life goes on: the same work takes as long without a bridge, with one, with a server that is stalled, and with none.
+/// Local life goes on: the same work takes as long without a bridge, with one, with a server that
+/// is stalled, and with none.
 #[test]
 fn rel74_whatever_the_server_does_local_messages_are_as_fast_and_the_outbox_ends_with_a_word() {
     let folder = folder();

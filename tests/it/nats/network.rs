@@ -1,4 +1,5 @@
-//! Two hosts and a server, each in a network namespace of its own: links that fall, lose and delay. Needs root.
+//! Two hosts and a server, each in a network namespace of its own: links that fall, lose and delay.
+//! Needs root.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -118,7 +119,7 @@ fn m7_rel74_partitions_loss_and_delay_between_two_hosts() {
         a.wait_for(id, MessageState::Consumed);
     }
     let counted = net_a.run(&["tc", "-s", "qdisc", "show", "dev", "v"]);
-    let dropped = counted.split("dropped ").nth(1).and_then(|it| it.split(',').next());
+    let dropped = counted.split("dropped ").nth(1).and_then(|part| part.split(',').next());
     assert_ne!(dropped, Some("0"), "nothing was lost on the way: {counted}");
     b.lead.assert_nothing_comes();
 }

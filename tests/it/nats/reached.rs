@@ -1,4 +1,5 @@
-//! L1, L2, M-11: addresses are copied from a list, either side may begin, receipts are true, and every cause has its words.
+//! L1, L2, M-11: addresses are copied from a list, either side may begin, receipts are true, and
+//! every cause has its words.
 
 use proto::entry::Origin;
 use proto::message::MessageState;

@@ -1,5 +1,6 @@
-//! The server's side of trust: NATS credentials, nkeys, tokens, TLS with an authority of one's own. The wrong ones are refused
-//! with words, and what is changed while the bridge is connected is said and can be mended.
+//! The server's side of trust: NATS credentials, nkeys, tokens, TLS with an authority of one's own.
+//! The wrong ones are refused with words, and what is changed while the bridge is connected is said
+//! and can be mended.
 
 use std::path::Path;
 use std::process::Command;
@@ -170,6 +171,6 @@ fn rel74_an_nkey_that_is_changed_is_said_and_nothing_is_lost() {
     let [old, new] = pairs
         .each_ref()
         .map(|it| format!("authorization {{ users: [ {{ nkey: {} }} ] }}", it.public_key()));
-    let [before, after] = pairs.map(|it| it.seed().unwrap());
+    let [before, after] = pairs.map(|pair| pair.seed().unwrap());
     changed(&old, &new, "--nkey-file", [&before, &after]);
 }

@@ -1,4 +1,5 @@
-//! The set-ups of `coordd/BRIDGE.md`, word by word: one server with the permissions that stand there, leaf nodes, and a tunnel.
+//! The set-ups of `coordd/BRIDGE.md`, word by word: one server with the permissions that stand
+//! there, leaf nodes, and a tunnel.
 
 use nkeys::KeyPair;
 use tests::forwarder::{Forwarder, Way};
@@ -61,7 +62,8 @@ fn m7_one_server_with_the_permissions_of_the_document() {
     let [a, b] = &mut all;
     introduce(&mut a.host, &mut b.host);
     talk(&mut a.host, &mut b.host);
-    // A machine with the credentials of another can neither speak under its own name nor fetch anything.
+    // A machine with the credentials of another can neither speak under its own name nor fetch
+    // anything.
     let c = Host::start(&[]);
     join(&c, &a.pair);
     c.says("does not allow this user enough");
@@ -120,7 +122,8 @@ fn m7_a_leaf_node_with_a_store_of_its_own() {
     leaf(Some("domain: laptop"));
 }
 
-/// A server on the loopback of one machine, and of the other machine a port that is carried there: all that `ssh -L` gives.
+/// A server on the loopback of one machine, and of the other machine a port that is carried there:
+/// all that `ssh -L` gives.
 #[test]
 fn m7_a_server_behind_a_tunnel_that_falls() {
     let (_folder, server) = super::hosts::server();

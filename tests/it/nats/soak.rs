@@ -1,4 +1,5 @@
-//! Two hosts that say numbered things to each other, in both directions at once, and what came of it, by the history checker.
+//! Two hosts that say numbered things to each other, in both directions at once, and what came of
+//! it, by the history checker.
 
 use std::time::{Duration, Instant};
 

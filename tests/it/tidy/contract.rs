@@ -1,5 +1,5 @@
-//! The ids of promises: each one that code, tests and documents use is explained in `coordd/CONTRACT.md`, and each
-//! one that is explained there is used.
+//! The ids of promises: each one that code, tests and documents use is explained in
+//! `coordd/CONTRACT.md`, and each one that is explained there is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -84,7 +84,7 @@ fn the_daemon_has_no_http_client_and_no_tls() {
         let tree = ["tree", "-p", "coordd", "-e", "normal", "--prefix", "none"];
         let tree = cargo(&[&tree, features].concat());
         let names: BTreeSet<_> =
-            tree.lines().filter_map(|it| it.split_whitespace().next()).collect();
+            tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
         assert!(names.contains("tokio") && names.contains("coordd-core"), "not its tree: {tree}");
         let found: Vec<_> = NOT_IN_DAEMON.iter().filter(|it| names.contains(**it)).collect();
         assert!(found.is_empty(), "in the daemon's dependency tree: {found:?}");
@@ -106,10 +106,11 @@ fn the_agent_process_has_the_http_client() {
 #[test]
 fn the_core_is_built_on_nothing_that_needs_std() {
     let packages = packages();
-    let core = packages.iter().find(|it| text(it, "name") == "coordd-core").expect("the core");
+    let core =
+        packages.iter().find(|package| text(package, "name") == "coordd-core").expect("the core");
     let mut complaints = Vec::new();
     let dependencies = core["dependencies"].as_array().expect("dependencies");
-    for dependency in dependencies.iter().filter(|it| it["kind"].is_null()) {
+    for dependency in dependencies.iter().filter(|dependency| dependency["kind"].is_null()) {
         let name = text(dependency, "name");
         let features = dependency["features"].as_array().expect("features");
         if !IN_CORE.contains(&name) {
@@ -118,7 +119,7 @@ fn the_core_is_built_on_nothing_that_needs_std() {
         if dependency["uses_default_features"] != Value::Bool(false) {
             complaints.push(format!("{name} has its default features, which need std"));
         }
-        if features.iter().any(|it| it == "std") {
+        if features.iter().any(|feature| feature == "std") {
             complaints.push(format!("{name} has its feature std"));
         }
     }
@@ -145,9 +146,13 @@ fn bincode_is_pinned() {
     let packages = packages();
     let users: Vec<_> = packages
         .iter()
-        .filter(|it| it["source"].is_null())
-        .flat_map(|it| {
-            it["dependencies"].as_array().expect("dependencies").iter().map(move |d| (it, d))
+        .filter(|package| package["source"].is_null())
+        .flat_map(|package| {
+            package["dependencies"]
+                .as_array()
+                .expect("dependencies")
+                .iter()
+                .map(move |d| (package, d))
         })
         .filter(|(_, dependency)| text(dependency, "name") == "bincode")
         .map(|(package, dependency)| (text(package, "name"), text(dependency, "req")))

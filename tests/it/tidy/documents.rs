@@ -141,7 +141,8 @@ fn program(name: &str) -> PathBuf {
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Why a command in a document cannot be what a reader should type; none if it can.

@@ -88,7 +88,9 @@ fn shipped() -> Vec<File> {
     let tests = test_only(&sources);
     let is_test = |path: &str| {
         path.starts_with("tests/it/")
-            || tests.iter().any(|it| path == it || it.ends_with('/') && path.starts_with(it))
+            || tests
+                .iter()
+                .any(|test| path == test || test.ends_with('/') && path.starts_with(test))
     };
     sources.into_iter().filter(|file| !is_test(&file.path)).collect()
 }
@@ -142,7 +144,8 @@ fn the_core_does_no_io_and_reads_no_clock() {
     none("the core decides and does nothing", &complaints);
 }
 
-/// Names from the root of the crate or from above a file's own folder: the only ways out of `state/`.
+/// Names from the root of the crate or from above a file's own folder: the only ways out of
+/// `state/`.
 fn leads_out_of_state(line: &str) -> bool {
     let from_root = line.split("crate::").skip(1).any(|rest| !rest.starts_with("state::"));
     from_root || line.contains("rules::") || line.contains("super::super")
@@ -287,9 +290,9 @@ fn every_test_file_is_compiled() {
         } else {
             vec![format!("{folder}.rs"), format!("{folder}/mod.rs")]
         };
-        let listed = files.iter().filter(|it| parents.contains(&it.path)).any(|it| {
+        let listed = files.iter().filter(|file| parents.contains(&file.path)).any(|file| {
             let wanted = format!("mod {name};");
-            it.text.lines().any(|line| line == wanted || line.ends_with(&format!(" {wanted}")))
+            file.text.lines().any(|line| line == wanted || line.ends_with(&format!(" {wanted}")))
         });
         if !listed {
             complaints.push(format!("{}: no `mod {name};` in {}", file.path, parents.join(" or ")));

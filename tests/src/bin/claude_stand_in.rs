@@ -1,11 +1,13 @@
-//! A stand-in for Claude Code without a terminal: it speaks the lines of 2.1.332 and does what a script says.
+//! A stand-in for Claude Code without a terminal: it speaks the lines of 2.1.332 and does what a
+//! script says.
 //!
 //! ```text
 //!   claude -p … --session-id ID | --resume ID      the script is a file, named in STAND_IN_SCRIPT
 //! ```
 //!
-//! The script is a JSON list of steps. They go on where they stopped when it is started again: how far it came is beside the
-//! record of the conversation, which is where Claude Code has it, under `~/.claude/projects`.
+//! The script is a JSON list of steps. They go on where they stopped when it is started again: how
+//! far it came is beside the record of the conversation, which is where Claude Code has it, under
+//! `~/.claude/projects`.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,12 +46,13 @@ struct StandIn {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let value =
-        |name: &str| args.iter().position(|it| it == name).and_then(|at| args.get(at + 1)).cloned();
+    let value = |name: &str| {
+        args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned()
+    };
     let steps =
         std::fs::read_to_string(std::env::var("STAND_IN_SCRIPT").expect("a script")).unwrap();
     let steps: Vec<Value> = serde_json::from_str(&steps).unwrap();
-    if let Some(said) = steps.first().and_then(|it| it["refuse"].as_str()) {
+    if let Some(said) = steps.first().and_then(|step| step["refuse"].as_str()) {
         eprintln!("{said}");
         std::process::exit(1);
     }
@@ -281,7 +284,7 @@ impl StandIn {
         let mut line = line.clone();
         line["session_id"] = json!(self.session);
         let mut out = std::io::stdout().lock();
-        // Whoever reads may be gone.
+        // The reader may be gone.
         let _closed = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 

@@ -1,7 +1,8 @@
-//! Records again what passes between the real CLIs and their drivers: `cargo run -p tests --bin record [NAME...]`.
+//! Records again what passes between the real CLIs and their drivers: `cargo run -p tests --bin
+//! record [NAME...]`.
 //!
-//! It writes `tests/data/cli/VERSION/NAME.jsonl`. Look at the difference before it is committed: there may be something
-//! in it that must not be kept.
+//! It writes `tests/data/cli/VERSION/NAME.jsonl`. Look at the difference before it is committed:
+//! there may be something in it that must not be kept.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,8 +14,9 @@ use tests::cli::SCENES;
 
 fn main() {
     let names: Vec<_> = std::env::args().skip(1).collect();
-    for scene in
-        SCENES.iter().filter(|it| names.is_empty() || names.iter().any(|name| name == it.name))
+    for scene in SCENES
+        .iter()
+        .filter(|scene| names.is_empty() || names.iter().any(|name| name == scene.name))
     {
         let path = scene.path();
         println!("{}", path.display());

@@ -1,5 +1,5 @@
-//! A sender of numbered messages that can be killed: it notes what was accepted, and when it is started again it goes on
-//! with what was not, under the same keys.
+//! A sender of numbered messages that can be killed: it notes what was accepted, and when it is
+//! started again it goes on with what was not, under the same keys.
 //!
 //! `sender SOCKET NAME COUNT NOTES RECEIVER...`: so many messages to the lead of each session.
 
@@ -32,7 +32,7 @@ fn main() {
     let mut next: Vec<u64> = receivers
         .iter()
         .map(|receiver| {
-            1 + said.lines().filter(|it| it.split(' ').next() == Some(receiver)).count() as u64
+            1 + said.lines().filter(|line| line.split(' ').next() == Some(receiver)).count() as u64
         })
         .collect();
     let mut notes = OpenOptions::new().create(true).append(true).open(notes).unwrap();

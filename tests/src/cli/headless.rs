@@ -125,7 +125,7 @@ impl Headless {
             return found;
         }
         let _gone = self.child.kill();
-        let errors = self.errors.take().and_then(|it| it.join().ok()).unwrap_or_default();
+        let errors = self.errors.take().and_then(|error| error.join().ok()).unwrap_or_default();
         panic!("it did not say {what}; it said\n{}\n{errors}", shown(&self.lines()));
     }
 
@@ -210,7 +210,7 @@ impl Headless {
     pub fn wait(mut self) -> Ended {
         let status =
             wait::until_within(CLI_LIMIT, "the CLI ends", || self.child.try_wait().unwrap());
-        let stderr = self.errors.take().map(|it| it.join().unwrap()).unwrap_or_default();
+        let stderr = self.errors.take().map(|error| error.join().unwrap()).unwrap_or_default();
         let out = self.out.0.lock().unwrap();
         let out = self.out.1.wait_timeout_while(out, CLI_LIMIT, |it| !it.is_over).unwrap().0;
         let signal = std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The CLIs that people already run, in the versions that `tests/cli` pins, run in a sandbox against a model of ours.
+//! The CLIs that people already run, in the versions that `tests/cli` pins, run in a sandbox
+//! against a model of ours.
 //!
 //! ```text
 //!   Cli        a program, as `tests/run` installed it
@@ -6,8 +7,9 @@
 //!   Headless   a running CLI that is spoken to in lines of JSON
 //! ```
 //!
-//! It installs nothing: `tests/run` does. Where that was not done, a test fails and says so. Nothing here leaves the
-//! machine: each CLI is told where its model is, and to do nothing else on the network.
+//! It installs nothing: `tests/run` does. Where that was not done, a test fails and says so.
+//! Nothing here leaves the machine: each CLI is told where its model is, and to do nothing else on
+//! the network.
 
 mod headless;
 mod model;
@@ -30,7 +32,8 @@ pub use model::{Model, Script};
 pub use scenes::{SCENES, Scene};
 pub use shown::Shown;
 
-/// For one thing that a CLI does. It starts in a second or two; the rest is for a machine that builds at the same time.
+/// For one thing that a CLI does. It starts in a second or two; the rest is for a machine that
+/// builds at the same time.
 pub const CLI_LIMIT: Duration = Duration::from_mins(1);
 
 /// What a key of the tests looks like. Nobody takes it but [`Model`].
@@ -91,7 +94,7 @@ impl Cli {
             "{} has no {entry}; remove the folder, and tests/run installs it again",
             folder.display()
         );
-        let script = Path::new(&entry).extension().is_some_and(|it| it == "js");
+        let script = Path::new(&entry).extension().is_some_and(|extension| extension == "js");
         Self { name: name.to_owned(), folder, entry, script }
     }
 
@@ -103,7 +106,8 @@ impl Cli {
         (package.clone(), version.as_str().unwrap().to_owned())
     }
 
-    /// To be run in the sandbox's workspace, with the sandbox's environment alone. Ends with the test.
+    /// To be run in the sandbox's workspace, with the sandbox's environment alone. Ends with the
+    /// test.
     pub fn command(&self, sandbox: &Sandbox) -> Command {
         let mut command = sandbox.command("setpriv");
         command.args(["--pdeathsig", "KILL"]);
@@ -114,7 +118,7 @@ impl Cli {
         command
     }
 
-    /// A path in the sandbox that is this program, for whoever starts it there by its name.
+    /// A path in the sandbox that is this program, for processes that start it there by its name.
     pub fn program_in(&self, sandbox: &Sandbox) -> PathBuf {
         let entry = self.folder.join(&self.entry);
         let run = if self.script {
@@ -146,7 +150,8 @@ impl Cli {
     }
 }
 
-/// Settings of Gemini CLI for a sandbox: its key is in the environment, and it tells nobody what it does.
+/// Settings of Gemini CLI for a sandbox: its key is in the environment, and it tells nobody what it
+/// does.
 pub fn gemini_settings(sandbox: &Sandbox, further: &Value) {
     let mut settings = json!({
         "security": { "auth": { "selectedType": "gemini-api-key" } },
@@ -177,12 +182,13 @@ fn cache() -> PathBuf {
         .join("coordd-tests/cli")
 }
 
-/// Waits until Claude Code has written this down in the record of a conversation, which it does a moment after it has shown it.
+/// Waits until Claude Code has written this down in the record of a conversation, which it does a
+/// moment after it has shown it.
 pub fn is_recorded(sandbox: &Sandbox, text: &str) {
     crate::wait::until_within(CLI_LIMIT, &format!("its record has: {text}"), || {
         let folders = std::fs::read_dir(sandbox.at("h/.claude/projects")).ok()?;
-        let files = folders.flatten().flat_map(|it| std::fs::read_dir(it.path())).flatten();
-        let mut texts = files.flatten().flat_map(|it| std::fs::read_to_string(it.path()));
+        let files = folders.flatten().flat_map(|folder| std::fs::read_dir(folder.path())).flatten();
+        let mut texts = files.flatten().flat_map(|file| std::fs::read_to_string(file.path()));
         texts.any(|it| it.contains(text)).then_some(())
     });
 }

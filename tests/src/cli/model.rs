@@ -1,8 +1,9 @@
 //! A model on this machine that plays scripts: what a CLI under test talks to.
 //!
-//! It is stateless. The newest words of a user (or of the CLI itself) that a script waits for choose the script, and how
-//! often the model has answered since then chooses the step. So one conversation can go through several scripts, agents
-//! of one process each have their own, and a request that is repeated gets the same answer.
+//! It is stateless. The newest words of a user (or of the CLI itself) that a script waits for
+//! choose the script, and how often the model has answered since then chooses the step. So one
+//! conversation can go through several scripts, agents of one process each have their own, and a
+//! request that is repeated gets the same answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -27,7 +28,8 @@ const NO_STEP: &str = "The script is over.";
 
 /// What the model says after the words that it waits for.
 ///
-/// Texts and inputs may hold `{{PATTERN}}`: the last place in the conversation that the pattern fits, or its group 1.
+/// Texts and inputs may hold `{{PATTERN}}`: the last place in the conversation that the pattern
+/// fits, or its group 1.
 #[derive(Debug, Clone)]
 pub struct Script {
     when: String,
@@ -72,7 +74,8 @@ impl Script {
         self.step(What::Say(text.to_owned()))
     }
 
-    /// Begins to say something, and goes on when `gate` is opened: in this time it can be interrupted.
+    /// Begins to say something, and goes on when `gate` is opened: in this time it can be
+    /// interrupted.
     #[must_use]
     pub fn begin(self, text: &str, gate: &str) -> Self {
         self.step(What::Begin(text.to_owned(), gate.to_owned()))
@@ -140,7 +143,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Starts one. Everything that is started in the sandbox from now on asks it, and leaves the network alone.
+    /// Starts one. Everything that is started in the sandbox from now on asks it, and leaves the
+    /// network alone.
     pub fn start(sandbox: &mut Sandbox, scripts: Vec<Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -235,7 +239,8 @@ impl Shared {
         None
     }
 
-    /// Steps that failed often enough count as answered, though the conversation does not show them.
+    /// Steps that failed often enough count as answered, though the conversation does not show
+    /// them.
     fn step(&self, script: usize, answers: usize) -> usize {
         let state = self.state.lock().unwrap();
         let mut left = answers;

@@ -1,4 +1,5 @@
-//! A stand-in for a session of another program, as Claude Code 2.1.332 finds it: a socket, a key, and a file that says so.
+//! A stand-in for a session of another program, as Claude Code 2.1.332 finds it: a socket, a key,
+//! and a file that says so.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,7 +21,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Makes it known to the claudes of a sandbox. The number is that of its file: one that no process has.
+    /// Makes it known to the claudes of a sandbox. The number is that of its file: one that no
+    /// process has.
     pub fn register(sandbox: &Sandbox, name: &str, number: u64) -> Self {
         let folder = sandbox.at("r/cc-socks");
         std::fs::create_dir_all(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! What passed between a CLI and whoever drives it, made fit to be kept: dummies for all that names a machine or a
-//! moment, and none of the texts of its makers.
+//! What passed between a CLI and its driver, made fit to be kept: dummies for all that names
+//! a machine or a moment, and none of the texts of its makers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ const CUT: &str = "(cut)";
 /// No text that a test wrote is longer, and few of the makers' sentences are shorter.
 pub const TEXT_LEN_MAX: usize = 80;
 
-/// Lists and objects of what one installation offers, or counts. They are the makers' words, and nobody reads them.
+/// Lists and objects of what one installation offers, or counts. They are the makers' words, and
+/// nobody reads them.
 const OFFERS: [&str; 13] = [
     "account",
     "agents",
@@ -77,10 +78,11 @@ pub fn read(version: &str, name: &str) -> Vec<Value> {
     let path = folder().join(version).join(format!("{name}.jsonl"));
     let text = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.lines().map(|it| serde_json::from_str(it).expect("a line of JSON")).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// Replaces what must not be kept. One for all lines of a recording, so that what was equal stays equal.
+/// Replaces what must not be kept. One for all lines of a recording, so that what was equal stays
+/// equal.
 #[derive(Debug)]
 pub(super) struct Cleaner {
     sandbox: Vec<(String, &'static str)>,
@@ -212,7 +214,8 @@ fn is_moment(name: &str) -> bool {
     name.ends_with("_ms") || name.ends_with("Ms") || MOMENTS.contains(&name)
 }
 
-/// What the lines of a recording look like: for each kind of line, the names of all that stands in it.
+/// What the lines of a recording look like: for each kind of line, the names of all that stands in
+/// it.
 pub fn shapes(lines: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut of_shell = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Scenes that are recorded: short exchanges of each kind that a driver of Claude Code has to understand.
+//! Scenes that are recorded: short exchanges of each kind that a driver of Claude Code has to
+//! understand.
 
 mod conversations;
 mod mcp;
@@ -71,7 +72,7 @@ impl Scene {
         (self.play)(&mut stage);
         let url = stage.model.as_ref().map(Model::url).unwrap_or_default();
         let mut cleaner = Cleaner::new(stage.sandbox.root(), &url);
-        stage.lines.iter().map(|it| cleaner.value(it)).collect()
+        stage.lines.iter().map(|line| cleaner.value(line)).collect()
     }
 
     /// Where its recording is.

@@ -35,9 +35,9 @@ impl Shown {
     /// The names of its tools, in order of the alphabet.
     pub fn tools(&self) -> Vec<String> {
         let tools = self.body["tools"].as_array().into_iter().flatten();
-        let declared = tools.flat_map(|it| match it["functionDeclarations"].as_array() {
+        let declared = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
             Some(declared) => declared.clone(),
-            None => vec![it.clone()],
+            None => vec![tool.clone()],
         });
         let mut names: Vec<_> =
             declared.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect();
@@ -79,9 +79,11 @@ fn blocks_of(message: &Value) -> Vec<Value> {
 
 fn said(message: &Value) -> Said {
     let blocks = blocks_of(message);
-    let texts: Vec<_> = blocks.iter().filter(|it| !is_result(it)).map(text_of).collect();
-    let all: Vec<_> =
-        blocks.iter().map(|it| if is_result(it) { answer_of(it) } else { text_of(it) }).collect();
+    let texts: Vec<_> = blocks.iter().filter(|block| !is_result(block)).map(text_of).collect();
+    let all: Vec<_> = blocks
+        .iter()
+        .map(|block| if is_result(block) { answer_of(block) } else { text_of(block) })
+        .collect();
     let by_model = matches!(message["role"].as_str(), Some("assistant" | "model"));
     Said { by_model, text: texts.join("\n"), all: all.join("\n") }
 }

@@ -134,7 +134,7 @@ fn opening(player: Player) -> &'static str {
         Player::Script => {
             "The model here is a script (the rehearsal model); processes, tools and changes are real. For a real model: \
          coordctl demo --model anthropic:NAME with ANTHROPIC_API_KEY set, or --model openai:NAME with OPENAI_API_KEY or OPENAI_BASE_URL. With \
-         Claude Code, as you are logged in there: coordctl demo --lead claude."
+         your Claude Code login: coordctl demo --lead claude."
         }
         Player::Model => "A real model does this job, in its own way.",
         Player::ClaudeCode => "Claude Code does this job with your login, in its own way.",

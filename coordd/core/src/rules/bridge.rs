@@ -132,7 +132,7 @@ pub(crate) fn told(turn: &mut Turn<'_>, id: MessageId, fate: Fate) {
 
 fn expired(turn: &mut Turn<'_>, it: &Outgoing) {
     let days = limits::BRIDGE_KEPT_MS / (24 * 60 * 60 * 1_000);
-    let why = format!("its machine did not fetch it within {days} days");
+    let why = format!("its machine was not reachable for {days} days");
     moved(turn, it, State::Expired, &why);
     handing::tell_sender(turn, it, "expired and was not read");
 }
@@ -178,7 +178,7 @@ pub(crate) fn bring(turn: &mut Turn<'_>, mut it: Brought) -> Decision {
         }
         Says::Host(told) => guest::bring(turn, &it, from, told),
         Says::NotifyWhenIdle | Says::Idle { .. } => {
-            Decision::Refused("this is not said between machines".to_owned())
+            Decision::Refused("this kind of message is not sent between machines".to_owned())
         }
     }
 }
@@ -200,7 +200,7 @@ fn words_for(
     let session = turn.durable.sessions.get(&SessionId(to.to_owned()));
     // Whether there is such a session is not told to who may not write to it.
     let Some(session) = session.filter(|it| it.hears(peer)) else {
-        let why = "no session of that id takes messages from this machine; its user allows it with \
+        let why = "no session with that id takes messages from this machine; its user allows it with \
                    `coordctl bridge allow`";
         return Decision::Refused(why.to_owned());
     };

@@ -107,7 +107,7 @@ fn take(turn: &mut Turn<'_>, input: Input) {
     }
 }
 
-/// Whoever waits for a prompt is started afresh by it; whoever works keeps what it began with.
+/// An idle lead is started afresh with its next prompt; a working one keeps its environment.
 fn environment_changed(turn: &mut Turn<'_>, session: &SessionId) {
     for agent in turn.durable.agents_of(session) {
         let waits = agent.life == Life::Up && !agent.run_is_open() && agent.mailbox.is_empty();
@@ -119,7 +119,7 @@ fn environment_changed(turn: &mut Turn<'_>, session: &SessionId) {
 
 /// After a start: every agent that had a process is expected back or found to be gone; everything else goes on by `settle`.
 fn started(turn: &mut Turn<'_>) {
-    // Whoever repeats a call does so soon after a start: its key is there until then, whatever the clock says.
+    // A client repeats a call soon after a start: its key is kept until then, whatever the clock says.
     turn.live.forgot_mono_ms = Some(turn.now.mono_ms);
     for session in turn.durable.sessions.keys() {
         turn.effect(Effect::OpenSession { session: session.clone(), create: false });
@@ -135,7 +135,7 @@ fn started(turn: &mut Turn<'_>) {
         turn.live.touch(&agent.id);
         if agent.has_process() {
             let mut link = Link::new(agent.incarnation);
-            // Whoever was told to end when the last daemon died has had its time; whoever is unknown gets some to show up.
+            // An agent that was being stopped when the last daemon died has had its time; an unknown one gets some to show up.
             link.deadline_mono_ms = match (&agent.life, &agent.process) {
                 (Life::Stopping { .. }, _) => {
                     Some(turn.now.mono_ms.saturating_add(limits::STOP_GRACE_MS))

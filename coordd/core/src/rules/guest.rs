@@ -21,7 +21,7 @@ use alloc::format;
 use alloc::string::String;
 
 /// Why nothing is done for who asks. Whether there is such a session is not told to who may not use it.
-const NOT_OPEN: &str = "no session of that id takes workers of this machine; its user makes one with \
+const NOT_OPEN: &str = "no session with that id takes workers from this machine; its user creates one with \
                         `coordctl new --host-for`";
 
 fn addressed<'a>(durable: &'a Durable, it: &Brought) -> Option<&'a Session> {
@@ -58,7 +58,7 @@ pub(crate) fn bring(turn: &mut Turn<'_>, it: &Brought, from: Outside, told: Told
             let by = shortened(&format!("{by} on {}", it.peer_name));
             let owes = agent.owes_outcome() || agent.has_process();
             lifecycle::stop(turn, agent, &by, false);
-            // Whoever asks may have missed an end; it is told that there is nothing more to wait for.
+            // The asker may have missed an end; it is told that there is nothing more to wait for.
             if let Some(far) = agent.far_lead().filter(|_| !owes) {
                 let reason = host::NOTHING_TO_STOP.to_owned();
                 let killed = Outcome::silent(Status::Killed, None, reason);
@@ -83,7 +83,7 @@ fn take(turn: &mut Turn<'_>, it: &Brought, from: Outside, work: Work) -> Decisio
         return Decision::Refused(NOT_OPEN.to_owned());
     };
     if work.text.trim().is_empty() || work.text.len() > limits::BODY_LEN_MAX {
-        return Decision::Refused("what it is to do is empty or too long".to_owned());
+        return Decision::Refused("its task is empty or too long".to_owned());
     }
     // Words wake a session; work does not: its user has said that nothing is to run here.
     if session.state == SessionState::Stopped {
@@ -120,14 +120,14 @@ fn made(
 ) -> Result<Agent, String> {
     let agents = durable.agents_of(&session.id);
     if agents.len() >= limits::AGENTS_PER_SESSION_MAX {
-        return Err(format!("session {} there has as many agents as it can", session.name));
+        return Err(format!("session {} there has the most agents that it may have", session.name));
     }
     let runtime = work.runtime.unwrap_or(session.runtime);
     if making::check_runtime("runtime", runtime, &session.model).is_err() {
-        return Err(format!("session {} there runs no worker of that runtime", session.name));
+        return Err(format!("session {} there cannot run a worker of that runtime", session.name));
     }
     if work.agent.is_empty() || work.agent.len() > limits::KEY_LEN_MAX {
-        return Err("the worker has no id that can be kept".to_owned());
+        return Err("the worker's id is not valid".to_owned());
     }
     let taken = |name: &Name| agents.iter().any(|it| it.name.is(name.as_str()));
     let stem = Name::for_agent(&work.name).unwrap_or_else(|_| Name::from_words("", "guest"));

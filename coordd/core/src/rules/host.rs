@@ -74,7 +74,7 @@ pub(crate) fn stop(turn: &mut Turn<'_>, agent: &Agent, by: &str) -> bool {
     let Some(far) = agent.far.as_ref().filter(|_| agent.is_hosted() && agent.is_active()) else {
         return false;
     };
-    // One that was asked for before its last mail does not count for what that makes it do.
+    // A stop older than the newest message does not cover the run that message starts.
     let is_same = |it: &Outgoing| {
         matches!(&it.kind, Kind::Stop { agent: of } if *of == agent.id)
             && agent.mailbox.back().is_none_or(|last| *last < it.id)
@@ -93,7 +93,7 @@ pub(crate) fn told(turn: &mut Turn<'_>, it: &Outgoing, fate: &Fate) {
         Fate::Refused(why) => {
             (State::Bounced, format!("its machine refused it: {}", shortened(why)))
         }
-        Fate::Expired => (State::Expired, "its machine was not heard of for days".to_owned()),
+        Fate::Expired => (State::Expired, "its machine was not reachable for days".to_owned()),
     };
     moved(turn, it, state, &reason);
     match (&it.kind, fate) {
@@ -129,7 +129,7 @@ pub(crate) fn told(turn: &mut Turn<'_>, it: &Outgoing, fate: &Fate) {
         (Kind::Ended { .. }, Fate::Refused(_) | Fate::Expired) => {
             let session = it.session.clone().unwrap_or_else(|| SessionId(String::new()));
             let event = Event::Warning(format!(
-                "how a worker's run ended could not be told to its lead: {reason}. Its report is in its transcript"
+                "the end of a worker's run could not be reported to its lead: {reason}. Its report is in its transcript"
             ));
             turn.publish(&session, event);
         }
@@ -148,7 +148,7 @@ pub(crate) fn told(turn: &mut Turn<'_>, it: &Outgoing, fate: &Fate) {
 /// died before it could say so.
 pub(crate) const READ_BEFORE: &str = "read in an earlier run";
 
-/// The reason of an end that is told since whoever asked for a stop may have missed one.
+/// The reason of an end that is repeated because the asker of a stop may have missed the first one.
 pub(crate) const NOTHING_TO_STOP: &str = "it had nothing to do when it was to be stopped";
 
 /// What the other machine says of a message that it has: whether it was read. That opens a run, unless it is late.

@@ -1,4 +1,4 @@
-//! How processes end, whoever ends them, and what comes back with them. The edges are those of the diagram in `agent.rs`.
+//! How processes end, from any cause, and what comes back with them. The edges are those of the diagram in `agent.rs`.
 
 use crate::rules::turn::Turn;
 use crate::rules::{mailbox, pty, runs};
@@ -106,7 +106,7 @@ pub(crate) fn exited(turn: &mut Turn<'_>, exit: Exit) {
     let (mut again, mut waits) = (false, false);
     match &agent.life {
         Life::Stopping { by, keep_mail } => {
-            // Whoever waits for the user goes on when its session does.
+            // A run that waits for the user continues with its session.
             waits = !run_ended && waits_for_user(turn.durable, agent, *keep_mail);
             let mut may_have_begun = false;
             if !keep_mail {
@@ -117,8 +117,7 @@ pub(crate) fn exited(turn: &mut Turn<'_>, exit: Exit) {
                 turn.live.count_bounced(&agent.id, count);
                 may_have_begun = count > 0;
             }
-            // Whoever keeps its mail and has not begun begins when the session goes on. Whoever may have begun a run without our
-            // knowing must not go on with it later, when it is spoken to again.
+            // An agent that keeps its mail and has not begun begins when the session continues. A run that may have begun unrecorded is killed now, or a later message would resume it.
             let owes = agent.owes_outcome() && !keep_mail;
             may_have_begun &= !agent.is_external();
             if !run_ended && !waits && (agent.run_is_open() || owes || may_have_begun) {
@@ -145,7 +144,7 @@ pub(crate) fn exited(turn: &mut Turn<'_>, exit: Exit) {
         runs::close_questions(turn, agent);
     }
     let reason = if again {
-        format!("its process ended with {}; it is started again", exit.how)
+        format!("its process ended with {}; it is restarted", exit.how)
     } else {
         pty::last_words(agent)
     };
@@ -169,7 +168,7 @@ pub(crate) fn spawn_failed(turn: &mut Turn<'_>, exit: Exit) {
     }
 }
 
-/// An agent has no process any more. Whoever still speaks in its name is not it (invariant 4).
+/// An agent has no process any more. A connection that still uses its name is not the agent (invariant 4).
 pub(crate) fn gone(turn: &mut Turn<'_>, agent: &Agent, again: bool, reason: &str) {
     if let Some(peer) = turn.live.links.remove(&agent.id).and_then(|link| link.peer) {
         turn.live.forget_peer(peer);
@@ -187,7 +186,7 @@ fn give_up(turn: &mut Turn<'_>, agent: &Agent, class: Class, reason: String) {
     // Nobody is notified of a lead's run: the user is told.
     if agent.role != Role::Worker {
         let text = format!(
-            "{} gave up: {reason}. Its mail went back to who sent it; a new prompt starts it again.",
+            "{} was given up: {reason}. Its mail went back to the senders; a new prompt starts it again.",
             agent.name
         );
         let event = Event::Warning(text);

@@ -70,7 +70,7 @@ pub(crate) fn tell(
     }
 }
 
-/// Tells whoever sent a message from outside what became of it.
+/// Tells the sender of a message from outside what became of it.
 pub(crate) fn give_back(turn: &mut Turn<'_>, message: &Message, verdict: Verdict, reason: &str) {
     let Sender::Outside(to) = &message.from else { return };
     if to.message.is_empty() {
@@ -107,7 +107,7 @@ pub(crate) fn say_far(
 pub(crate) fn carry(turn: &mut Turn<'_>, to: &Agent, message: MessageId) {
     if let Some(far) = to.far.as_ref().filter(|_| to.is_hosted()) {
         let kind = Kind::Work { agent: to.id.clone(), message };
-        // Whoever said it is told by the message's own receipt, not by this one's.
+        // The sender is told by the message's own receipt, not by this one's.
         say_far(turn, to, Sender::Agent(to.id.clone()), far, kind, String::new());
     }
 }

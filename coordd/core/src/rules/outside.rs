@@ -48,7 +48,7 @@ pub(crate) fn heard(
 }
 
 fn said(turn: &mut Turn<'_>, to: Option<&SessionId>, from: &Outside, words: Words) -> bool {
-    // Whoever got no answer says it again.
+    // A sender without an answer sends again.
     let name = (from.address.clone(), from.message.clone());
     if !from.message.is_empty() && turn.durable.heard.contains_key(&name) {
         return true;
@@ -57,7 +57,7 @@ fn said(turn: &mut Turn<'_>, to: Option<&SessionId>, from: &Outside, words: Word
         return false;
     }
     let Some(session) = to.and_then(|id| turn.durable.sessions.get(id)) else {
-        let reason = "nobody reads here; write to a session";
+        let reason = "no agent reads here; write to a session";
         tell(turn, None, from, Verdict::Refused, reason);
         return true;
     };
@@ -89,7 +89,10 @@ pub(crate) fn arrive(
     words: Words,
 ) -> Result<Arrived, String> {
     if session.is_host() {
-        return Err(format!("session {} is for workers; nobody reads there", session.name));
+        return Err(format!(
+            "session {} is for workers; it has no lead that reads messages",
+            session.name
+        ));
     }
     let inbound = session.inbound_from(from);
     if inbound == Inbound::Refuse {
@@ -115,10 +118,10 @@ pub(crate) fn arrive(
     }
     if held(turn.durable, &session.id).count() >= limits::HELD_MAX {
         let max = limits::HELD_MAX;
-        return Err(format!("{max} messages wait for the user of {} already", session.name));
+        return Err(format!("{max} messages already wait for the user of {}", session.name));
     }
     let id = mailbox::put(turn, lead, draft, State::Held);
-    let reason = "it waits for the user of the session to let it in";
+    let reason = "it is held until the user of the session accepts it";
     tell(turn, Some(&session.id), from, Verdict::Held, reason);
     Ok(Arrived::Held(id))
 }
@@ -147,7 +150,7 @@ pub(crate) fn expire(turn: &mut Turn<'_>) {
     let before = turn.now.wall_ms.saturating_sub(limits::HELD_KEPT_MS);
     let is_old = |it: &&Message| it.state == State::Held && it.accepted_ms < before;
     for message in turn.durable.messages.values().filter(is_old) {
-        let reason = "nobody let it in within a day".to_owned();
+        let reason = "nobody accepted it within a day".to_owned();
         outbox::give_back(turn, message, Verdict::Expired, &reason);
         let (message, at_ms) = (message.id, turn.now.wall_ms);
         turn.record(Record::MessageExpired { message, reason, at_ms });

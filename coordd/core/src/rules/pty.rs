@@ -65,7 +65,7 @@ fn in_words(ended: &Ended) -> String {
 /// Its process was lost. Nobody says any more that the run in it is over.
 pub(crate) fn lost(turn: &mut Turn<'_>, agent: &Agent, how: &str) {
     if agent.has_pty() && agent.run_is_open() {
-        let outcome = failed(format!("its terminal was lost in the middle of its work, by {how}"));
+        let outcome = failed(format!("its terminal was lost in the middle of its work: {how}"));
         runs::end(turn, agent, agent.runs + 1, outcome);
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn look_away(turn: &mut Turn<'_>, peer: PeerId) {
     }
 }
 
-/// A process is connected: whoever looks already is shown what it has.
+/// A process is connected: present viewers are shown its screen.
 pub(crate) fn connected(turn: &mut Turn<'_>, agent: &AgentId) {
     if turn.live.viewers.contains_key(agent) {
         order(turn, agent, Order::Screen { shown: true });

@@ -1,4 +1,4 @@
-//! How runs end, whoever ends them.
+//! How runs end, from any cause.
 
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
@@ -49,7 +49,7 @@ pub(crate) fn end(turn: &mut Turn<'_>, agent: &Agent, run: u32, mut outcome: Out
     }
 }
 
-/// Whoever waits for the first run gets its outcome as the answer to the call. The lead does no more once its own run
+/// A lead that waits for the first run gets its outcome as the answer to the call. The lead does no more once its own run
 /// has ended, or is being ended.
 fn is_waited_for(durable: &Durable, agent: &Agent, run: u32) -> bool {
     let still_waits = |lead: &Agent| {

@@ -98,7 +98,7 @@ fn hand_over(turn: &mut Turn<'_>, agent: &Agent) {
     if link.told_to_stop {
         return;
     }
-    // What a connection has got is the mailbox's beginning, so that how much that is does not matter.
+    // The connection holds a prefix of the mailbox, so scanning from the back visits only what is new.
     let fresh = agent.mailbox.iter().rev().take_while(|id| !link.handed.contains(id)).count();
     let fresh = agent.mailbox.iter().skip(agent.mailbox.len() - fresh);
     link.handed.extend(fresh.clone());

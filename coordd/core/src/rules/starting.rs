@@ -14,7 +14,7 @@ pub(crate) fn starts_used_up(live: &Live, now: &Moment) -> Option<String> {
 }
 
 /// The secret of an incarnation. Several agents may start in one turn with one moment's randomness; hashing it with who they
-/// are keeps whoever knows one secret from finding another.
+/// are keeps the owner of one secret from finding another.
 pub(crate) fn token_for(now: &Moment, agent: &Agent, incarnation: u32) -> String {
     let mut hash = sha2::Sha256::new();
     hash.update(now.random);

@@ -180,7 +180,7 @@ fn say(turn: &mut Turn<'_>, from: &Agent, to: Option<&Agent>, inbox: &str, draft
             limits::BODY_LEN_MAX
         )),
         Some(to) if outbox::check(turn, to, text).is_err() => {
-            Some(format!("nothing goes to the machine of {} at the moment", to.name))
+            Some(format!("the machine of {} cannot be reached at the moment", to.name))
         }
         Some(to) => {
             mailbox::check(to, text).err().map(|_| format!("the mailbox of {} is full", to.name))
@@ -243,7 +243,7 @@ fn answer_shutdown(
     }
     turn.record(Record::RequestAnswered { message: open.id });
     if agent.has_mail(open.id) {
-        // Whoever ends at once leaves it unread.
+        // A program that exits at once leaves it unread.
         turn.record(Record::MessagesConsumed {
             agent: agent.id.clone(),
             messages: [open.id].to_vec(),

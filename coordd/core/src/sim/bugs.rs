@@ -23,7 +23,7 @@ pub(super) enum Bug {
     A13,
     /// A later message overtakes an earlier one.
     A17,
-    /// Whoever sent what goes back is not told.
+    /// The sender of a message that goes back is not told.
     A21,
     /// The end of an earlier process is taken for the end of the present one.
     A33,

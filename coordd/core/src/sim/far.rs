@@ -108,7 +108,7 @@ impl Far {
                         let is_taken = self.taken_here.contains(&(it.to, it.message.clone()));
                         assert!(!is_taken, "M-7: {} was taken, and is refused", it.message);
                     }
-                    // Said again by whoever says things again.
+                    // Repeated by senders that retry.
                     Ok(_) | Err(_) => {}
                 }
             }

@@ -41,7 +41,7 @@ enum Owner {
     Bridge,
 }
 
-/// Everything.
+/// The simulated world: the core, its disk, and everybody around it.
 pub(super) struct World {
     pub(super) random: Random,
     pub(super) core: Core,
@@ -528,7 +528,7 @@ impl World {
                 self.pass(1);
                 continue;
             }
-            // Whoever hangs or is stubborn is waited for no longer than its deadline says.
+            // A process that hangs or is stubborn is waited for until its deadline only.
             quiet += 1;
             if quiet > 2 {
                 return;

@@ -196,7 +196,7 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// Tool calls.
     pub tool_uses: u64,
-    /// Time.
+    /// Time from begin to end.
     pub duration_ms: u64,
     /// Cost in millionths of a US dollar, where the runtime estimates it. Not written where it does not: most lines are older.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -240,7 +240,7 @@ impl Usage {
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How.
+    /// How the run ended.
     pub status: Status,
     /// What to do about a failure.
     #[serde(default)]
@@ -292,7 +292,7 @@ pub enum Class {
 pub struct LastRun {
     /// How it ended; its result is cut to [`crate::state::limits::RESULT_LEN_MAX`].
     pub outcome: Outcome,
-    /// When.
+    /// When the run ended.
     pub ended_ms: u64,
     /// Whether it used almost nothing (N-6).
     pub thin: bool,

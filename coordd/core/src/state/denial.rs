@@ -17,7 +17,7 @@ pub enum Denial {
     BadCredentials,
     /// Something that is planned.
     NotThereYet {
-        /// What.
+        /// The feature that is not there yet.
         what: &'static str,
     },
     /// `--mode` with a word that is none.
@@ -54,14 +54,14 @@ pub enum Denial {
     },
     /// A field is not as it must be.
     Invalid {
-        /// Which.
+        /// The field of the request.
         field: &'static str,
         /// The end of a sentence that begins with the field's name.
         why: String,
     },
     /// A field is too long.
     TooLarge {
-        /// Which.
+        /// The field of the request.
         field: &'static str,
         /// How long it is, in bytes.
         len: usize,
@@ -166,7 +166,7 @@ pub enum Denial {
     },
     /// Another session does not take the message.
     NotTaken {
-        /// Why.
+        /// The reason, as a sentence.
         why: String,
     },
     /// A response to no open request (M-2).

@@ -38,7 +38,7 @@ impl Deref for Durable {
 /// What [`Durable`] holds, to be read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Kept {
-    /// Sessions.
+    /// The sessions by id.
     pub sessions: BTreeMap<SessionId, Session>,
     /// Agents of all sessions.
     pub agents: BTreeMap<AgentId, Agent>,
@@ -52,7 +52,7 @@ pub struct Kept {
     pub bridge: Option<Wish>,
     /// Questions, answered ones for 7 days.
     pub permissions: BTreeMap<PermissionId, Permission>,
-    /// Teams.
+    /// The teams by name.
     pub teams: BTreeMap<Name, Team>,
     /// What calls with an idempotency key led to, by caller and key.
     pub keys: BTreeMap<(String, String), (Keyed, u64)>,

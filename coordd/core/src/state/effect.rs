@@ -25,7 +25,7 @@ pub enum Effect {
     Close {
         /// The connection.
         peer: PeerId,
-        /// Why.
+        /// The reason for the refusal.
         denial: Denial,
     },
     /// Answer a call.
@@ -48,19 +48,19 @@ pub enum Effect {
     Order {
         /// The connection.
         peer: PeerId,
-        /// What.
+        /// The order to hand over.
         order: Order,
     },
     /// Start the process of an agent's present incarnation.
     Spawn {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
     },
     /// Find out whether this process still lives, and tell when it ends. Without a process: whatever a file in its folder says.
     Watch {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
@@ -69,9 +69,9 @@ pub enum Effect {
     },
     /// Kill what is left of an agent's processes.
     Kill {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
@@ -80,14 +80,14 @@ pub enum Effect {
     },
     /// Make sure that a session's scratchpad and state folder are there.
     OpenSession {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
         /// Whether it is new.
         create: bool,
     },
     /// Remove a session's files, then answer.
     RemoveSession {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
         /// Its scratchpad.
         scratchpad: Option<String>,
@@ -100,12 +100,12 @@ pub enum Effect {
     },
     /// Write a team's file and task files.
     WriteTeam {
-        /// Which.
+        /// The team, by its name.
         team: Name,
     },
     /// Put what waits for a team's members in terminals into their inboxes, and look at what is there.
     ServeInboxes {
-        /// Which.
+        /// The team, by its name.
         team: Name,
     },
     /// Take out of an inbox what was taken over.
@@ -119,7 +119,7 @@ pub enum Effect {
     },
     /// Remove a team's files, then answer, and say how it went.
     RemoveTeam {
-        /// Which.
+        /// The team, by its name.
         team: Name,
         /// Its session.
         session: SessionId,
@@ -130,7 +130,7 @@ pub enum Effect {
     },
     /// Read a page of a transcript, then answer.
     ReadTranscript {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
         /// The first entry wanted, or 0 for the last `limit` ones.
         from: u64,
@@ -143,7 +143,7 @@ pub enum Effect {
     },
     /// List a scratchpad, or read a file in it, then answer.
     ReadScratchpad {
-        /// Whose.
+        /// The session that it is about.
         session: SessionId,
         /// The file.
         path: Option<String>,
@@ -154,7 +154,7 @@ pub enum Effect {
     },
     /// Say to somebody outside what the outbox has for it, and tell how it went.
     HandOut {
-        /// Which.
+        /// The message to hand out.
         outgoing: MessageId,
     },
     /// What came from outside was dealt with.
@@ -208,7 +208,7 @@ pub enum Effect {
     },
     /// From now on show this peer the transcripts of a session, after answering.
     Attach {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
         /// Only this agent's, or the lead's.
         agent: AgentId,
@@ -223,7 +223,7 @@ pub enum Effect {
     ShowScreen {
         /// The session.
         session: SessionId,
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
         /// The connection.
         peer: PeerId,
@@ -234,7 +234,7 @@ pub enum Effect {
     Publish {
         /// Of which session.
         session: SessionId,
-        /// What.
+        /// The event to publish.
         event: Event,
     },
     /// End the daemon.
@@ -260,9 +260,9 @@ pub enum Order {
     },
     /// Take what is typed.
     ScreenInput {
-        /// The size of whoever types.
+        /// The size of the viewer that types.
         size: Option<Size>,
-        /// It.
+        /// The bytes that were typed.
         bytes: Vec<u8>,
     },
 }
@@ -270,7 +270,7 @@ pub enum Order {
 /// How large a terminal is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// Lines.
+    /// Lines of the screen.
     pub rows: u16,
     /// Cells in each.
     pub columns: u16,

@@ -33,7 +33,7 @@ pub enum Told {
     Ended {
         /// Its id on the lead's machine.
         agent: String,
-        /// How.
+        /// How the run ended.
         outcome: Outcome,
     },
 }

@@ -45,27 +45,27 @@ pub enum Input {
     },
     /// A process was started.
     Spawned {
-        /// Whose.
+        /// The agent that the process belongs to.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
-        /// It.
+        /// The process as the kernel knows it.
         process: Process,
     },
     /// A process could not be started, and trying again would not help.
     SpawnFailed {
-        /// Whose.
+        /// The agent that the process belongs to.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
         /// What to tell.
         why: String,
     },
     /// A process ended, or turned out to be gone.
     Exited {
-        /// Whose.
+        /// The agent that the process belongs to.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
         /// How, for people: `signal 9`, `status 1`, `was gone`.
         how: String,
@@ -74,19 +74,19 @@ pub enum Input {
     },
     /// A session has another environment from now on: keys, paths.
     EnvironmentChanged {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
     },
     /// The scratchpad is where it was asked for.
     ScratchpadReady {
-        /// Whose.
+        /// The session whose scratchpad it is.
         session: SessionId,
-        /// Where.
+        /// The path of the folder.
         path: String,
     },
     /// The team file was changed by someone else in a way that makes sense.
     TeamEdited {
-        /// Which.
+        /// The team, by its name.
         team: Name,
         /// Its new description.
         description: String,
@@ -104,7 +104,7 @@ pub enum Input {
     },
     /// The files of a team that is being deleted were dealt with.
     TeamRemoved {
-        /// Which.
+        /// The team, by its name.
         team: Name,
         /// Whether nothing is left of them.
         all: bool,
@@ -134,7 +134,7 @@ pub enum Input {
     },
     /// A message was handed to somebody outside, or could not be.
     Handed {
-        /// Which.
+        /// The message that was handed out.
         outgoing: MessageId,
         /// Why not, and what to do.
         failed: Option<String>,
@@ -143,14 +143,14 @@ pub enum Input {
     InboxWritten {
         /// The member.
         agent: AgentId,
-        /// Which.
+        /// The messages, by their ids.
         messages: Vec<MessageId>,
     },
     /// A member in a terminal has read messages.
     InboxRead {
         /// The member.
         agent: AgentId,
-        /// Which.
+        /// The messages, by their ids.
         messages: Vec<MessageId>,
     },
     /// A member in a terminal left something in an inbox.
@@ -159,7 +159,7 @@ pub enum Input {
     TerminalSeen {
         /// The member.
         agent: AgentId,
-        /// It.
+        /// The process as the kernel knows it.
         process: Option<Process>,
     },
     /// The shell was told to end: agents stop in order, or go on without it.
@@ -176,7 +176,7 @@ pub enum Input {
 pub enum Says {
     /// Words for the conversation.
     Words {
-        /// They.
+        /// The text of the message.
         text: String,
         /// In short.
         summary: String,
@@ -187,9 +187,9 @@ pub enum Says {
     Status {
         /// Its id outside.
         of: String,
-        /// What.
+        /// What became of the message.
         verdict: Verdict,
-        /// In the words of whoever says it.
+        /// In the words of the reporter.
         reason: String,
     },
     /// Whom we asked about has nothing to do.

@@ -117,7 +117,7 @@ pub(crate) enum Waiter {
     Ran(AgentId),
     /// This question was answered.
     Answered(PermissionId),
-    /// It is known whether this message reached whoever is outside.
+    /// It is known whether this message reached its receiver outside.
     Handed(MessageId),
 }
 

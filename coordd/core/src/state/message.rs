@@ -88,7 +88,7 @@ pub struct Outside {
 pub enum Kind {
     /// The user's words, or a worker's task: carries the authority of who gave it.
     Prompt,
-    /// Words.
+    /// Plain text.
     Text,
     /// A request to finish and end; its id for the answer is `shutdown-<message id>`.
     ShutdownRequest {

@@ -54,7 +54,7 @@ pub struct Outgoing {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Words.
+    /// A message with text.
     Words {
         /// In short.
         #[serde(default)]
@@ -67,7 +67,7 @@ pub enum Kind {
     Status {
         /// Its id there.
         of: String,
-        /// What.
+        /// What became of the message.
         verdict: Verdict,
     },
     /// The lead has nothing to do; the text is its last words.

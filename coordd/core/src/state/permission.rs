@@ -17,7 +17,7 @@ pub struct Permission {
     pub agent: AgentId,
     /// What is asked.
     pub question: Question,
-    /// When.
+    /// When the question was asked.
     pub asked_ms: u64,
     /// The answer.
     #[serde(default)]
@@ -46,7 +46,7 @@ pub struct Answer {
     pub reason: String,
     /// The rule that holds from now on, or empty.
     pub rule: String,
-    /// When.
+    /// When the question was answered.
     pub at_ms: u64,
     /// The incarnation that asked and had ended, or was ending, when the answer came; 0 when it heard it.
     #[serde(default, skip_serializing_if = "is_zero")]

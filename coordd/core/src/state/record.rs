@@ -118,7 +118,7 @@ pub enum Keyed {
     Session(SessionId),
     /// An agent.
     Agent(AgentId),
-    /// Messages.
+    /// A message to one or more receivers, with each result.
     Sent(Vec<SendRow>),
     /// A message to the outside.
     Outgoing(MessageId),

@@ -32,7 +32,7 @@ pub enum TaskStatus {
     Pending,
     /// Its owner works on it.
     InProgress,
-    /// Done.
+    /// The task is finished.
     Completed,
 }
 

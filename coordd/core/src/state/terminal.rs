@@ -27,7 +27,7 @@ pub struct Left {
 /// What a member says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// Words.
+    /// Plain text.
     Text(String),
     /// It has ended its turn, with these last words.
     Idle {

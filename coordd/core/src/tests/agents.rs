@@ -174,7 +174,7 @@ fn spawn_and_wait(stage: &mut Stage, lead: PeerId) -> u64 {
     stage.send_call(lead, Some("tool-1"), Request::AgentSpawn(new))
 }
 
-/// F-1, N-4: whoever waits is answered with the outcome, and gets no notification besides.
+/// F-1, N-4: a waiting lead is answered with the outcome, and gets no notification besides.
 #[test]
 fn f1_who_waits_for_a_worker_gets_its_outcome() {
     let mut stage = Stage::with_session();

@@ -59,7 +59,7 @@ fn fa22_a_message_to_the_outside_is_told_from_its_acceptance_on() {
     assert!(stage.reply(USER, call).is_some());
 }
 
-/// The same record tells whoever it is about in one way, whichever rule it comes from.
+/// The same record tells its subscribers in one way, whichever rule it comes from.
 #[test]
 fn fa22_an_agents_life_is_told_with_its_record() {
     let mut stage = Stage::with_session();

@@ -448,7 +448,7 @@ fn c7_w6_a_stop_of_who_is_gone_there_gives_its_mail_back() {
     assert_eq!(two.told().len(), 1);
 }
 
-/// Whoever asks to stop what has nothing to do is told so, and nobody is notified.
+/// A stop of an idle worker is answered as such, and nobody is notified.
 #[test]
 fn c7_w6_a_stop_of_who_has_nothing_to_do_is_no_news() {
     let mut two = Two::new();

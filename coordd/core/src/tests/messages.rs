@@ -277,7 +277,7 @@ fn a10_mail_that_comes_during_a_stop_resumes_the_worker() {
     assert_eq!(stage.message(id).state, State::Consumed);
 }
 
-/// A13: whoever may have begun a run when it was stopped does not go on with it when it is spoken to again, and nobody is
+/// A13: an agent that may have begun a run when it was stopped does not resume it with the next message, and nobody is
 /// taken to wait for what that run began.
 #[test]
 fn a13_a_stop_ends_a_run_that_was_never_acknowledged() {
@@ -396,7 +396,7 @@ fn b1_n4_one_notification_for_each_run() {
     assert_eq!(stage.agent("w").runs, 1);
 }
 
-/// rel-9: what a run is counts from 1, whoever says something else.
+/// rel-9: runs count from 1, whatever an agent claims.
 #[test]
 fn a_run_of_number_0_is_refused() {
     let (mut stage, _, worker) = lead_and_worker();

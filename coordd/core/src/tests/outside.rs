@@ -134,13 +134,13 @@ fn m10_rel18_words_from_outside_are_mail_of_the_lead_and_come_once() {
     let bob = Outside { address: "uds:/run/bob.sock".into(), ..alice("1") };
     assert!(says(&mut stage, bob, words("hello")));
     assert_eq!(inbox(&stage).len(), 2);
-    // Whoever gives no number is heard each time.
+    // A sender without message ids is heard each time.
     assert!(says(&mut stage, alice(""), words("and")));
     assert!(says(&mut stage, alice(""), words("and")));
     assert_eq!(inbox(&stage).len(), 4);
 }
 
-/// M-8, rel-21: the setting decides; without one, whoever may do as much or less is heard.
+/// M-8, rel-21: the setting decides; without one, senders that may do as much or less are heard.
 #[test]
 fn m8_rel21_who_is_heard() {
     let mut table = Vec::new();

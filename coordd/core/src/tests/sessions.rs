@@ -215,7 +215,7 @@ fn rel68_one_call_too_many_waits_for_nothing_and_does_nothing() {
     assert_eq!(stage.core.live.waiters, []);
 }
 
-/// Whoever is replaced on a new connection is closed, and what it still says is nobody's word.
+/// A connection that is replaced by a new one is closed, and what it still sends is ignored.
 #[test]
 fn a_second_connection_takes_the_place_of_the_first() {
     let mut stage = Stage::with_session();

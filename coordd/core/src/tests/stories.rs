@@ -96,7 +96,7 @@ fn b5_who_rests_says_so_once() {
     assert_eq!(stage.core.durable.messages.len(), messages);
 }
 
-/// B12, B13: a machine that slept, or whose clock was set, has killed nobody; whoever is found dead then goes on, and who cannot
+/// B12, B13: a machine that slept, or whose clock was set, has killed nobody; an agent that is found dead then is restarted, and one that cannot
 /// is told of, with what ended it.
 #[test]
 fn b12_b13_a_jump_of_the_clock_kills_nobody_and_the_dead_are_told_of() {
@@ -138,7 +138,7 @@ fn b14_a_stop_names_who_asked_for_it() {
     assert_eq!(reasons, want.map(|it| (Status::Killed, String::from(it))));
 }
 
-/// D13: whoever does not show up after a restart of the daemon is ended, and nobody takes its place before it is gone.
+/// D13: a process that does not return after a restart of the daemon is ended, and no other takes its place before it is gone.
 #[test]
 fn d13_nobody_is_replaced_before_its_end_is_seen() {
     let (mut stage, ..) = at_work();

@@ -367,7 +367,7 @@ fn t2_events_tell_where_a_member_is() {
     assert_ne!(key_of(&["a", "bc"]), key_of(&["ab", "c"]));
 }
 
-/// Whoever gives a task of the list to a member, the member is told so once, and only when it is new to it.
+/// A member that is given a task is told so once, by any giver, and only when it is new to it.
 #[test]
 fn t2_t4_a_member_is_told_of_a_task_that_is_its_own_now() {
     let (mut stage, _) = with_member();

@@ -196,7 +196,7 @@ fn m6_a22_what_is_no_socket_or_dead_is_told_so() {
     assert!(stage.say(&file).unwrap_err().contains("is not a socket"));
     let none = stage.socket.with_file_name("none.sock");
     stage.list(&none);
-    assert!(stage.say(&none).unwrap_err().contains("is not there"));
+    assert!(stage.say(&none).unwrap_err().contains("does not exist"));
     let dead = stage.socket.with_file_name("dead.sock");
     drop(UnixListener::bind(&dead).unwrap());
     stage.list(&dead);

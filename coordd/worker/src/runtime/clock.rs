@@ -1,4 +1,4 @@
-//! The time of one run, over several processes and without the time that a person took to answer.
+//! The time of one run, over several processes and without waits for the user.
 
 use std::time::Duration;
 
@@ -18,8 +18,7 @@ pub(crate) struct RunClock {
 pub(crate) struct Before {
     /// Since its prompt, whether anybody worked or not.
     pub(crate) passed_ms: u64,
-    /// Of that, what earlier processes are known to have worked. Only this counts against the
-    /// limit.
+    /// The part of it that earlier processes worked. Only this counts against the limit.
     pub(crate) worked_ms: u64,
 }
 

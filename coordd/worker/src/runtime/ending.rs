@@ -21,7 +21,7 @@ use crate::outcome::{self, Shortfall};
 /// How long a stopped process waits for coordd to take its last word. It is on disk and is told at
 /// the next start.
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
-/// How long to wait before coordd is told again when it could not record an end.
+/// The wait before an end that coordd could not record is reported again.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 impl Agent {

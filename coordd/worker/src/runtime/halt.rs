@@ -1,4 +1,4 @@
-//! How a run ends, and what keeps one from going on.
+//! How a run ends, and errors that end one.
 
 use proto::notification::FailureClass;
 

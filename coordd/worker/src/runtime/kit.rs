@@ -1,4 +1,4 @@
-//! What an agent is given according to its role: system prompt and tools (C-1, C-2, W-1, W-2).
+//! An agent's equipment by its role: system prompt and tools (C-1, C-2, W-1, W-2).
 //!
 //! It is put together once for each process and does not change: the prompt cache depends on that.
 //! It does not decide what a role may do; the daemon does.
@@ -38,7 +38,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// Puts together what the agent needs. It fails when its definition does not exist.
+    /// Assembles the agent's equipment. Fails when its definition does not exist.
     pub(crate) async fn assemble(boot: &Bootstrap) -> Result<Self, Shortfall> {
         let home = boot.env.get("HOME").map(Path::new);
         let definitions = definition::offered(boot.mode, boot.simple_tools, home);

@@ -51,7 +51,7 @@ impl Agent {
     /// Acknowledges again what is in the conversation already. False when it is not.
     pub(super) fn acknowledge_known(&mut self, mail: &Delivered) -> Result<bool, TranscriptError> {
         let Some(run) = self.memory.conversation().run_of(&mail.message) else { return Ok(false) };
-        // It is remembered; whether it is on disk is another matter.
+        // The message is remembered, but may not be on disk yet.
         self.memory.sync()?;
         self.link.post(Request::Acknowledge { messages: vec![mail.message.clone()], run });
         Ok(true)

@@ -150,8 +150,7 @@ impl Agent {
         }
     }
 
-    /// Brings what an earlier process left to an end that it already had. True when the process may
-    /// exit.
+    /// Reports the ends that an earlier process left unreported. True when this process may exit.
     async fn settle(&mut self) -> bool {
         let so_far = self.memory.conversation().so_far().clone();
         let run = so_far.run;
@@ -161,7 +160,7 @@ impl Agent {
         }
         let outcome = crate::outcome::read(Path::new(&self.boot.state_dir), run);
         if so_far.ended.is_none() {
-            // An open run that coordd knows nothing of goes on where it was.
+            // An open run that coordd does not know continues where it was.
             let (status, reason) = match &outcome {
                 Some(outcome) => (outcome.status, outcome.reason.clone()),
                 None if recorded => {
@@ -343,11 +342,10 @@ fn tool_environment(boot: &Bootstrap) -> BTreeMap<OsString, OsString> {
     environment
 }
 
-/// What tells the processes of an agent, and us, whose they are.
+/// The variables that mark an agent's processes.
 fn marks(boot: &Bootstrap) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::from([
-        // The mark by which coordd knows the processes of an agent, should this one die before
-        // them.
+        // The mark by which coordd finds the processes of an agent if this process dies first.
         ("COORDD_AGENT_ID".to_owned(), boot.agent.clone()),
         ("COORDD_AGENT".to_owned(), boot.name.clone()),
         ("COORDD_SESSION".to_owned(), boot.session.clone()),

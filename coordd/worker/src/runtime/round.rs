@@ -28,7 +28,8 @@ use crate::tools::{self, StopSwitch, ToolCall, ToolContext, ToolOutput};
 const READS_AT_ONCE: usize = 8;
 /// Requests to coordd that are open at once.
 const REQUESTS_AT_ONCE: usize = 64;
-/// How long ended tools may take to say so; the rest of the two seconds of W-6 is ours.
+/// How long stopped tools may take to return; the rest of W-6's two seconds is for the process
+/// itself.
 const STOP_MAX: Duration = Duration::from_millis(1_800);
 
 /// What calls have in common.
@@ -64,8 +65,7 @@ pub(super) async fn run(run: &mut Run<'_>, kit: &Kit) -> Result<(), Halt> {
             perform(run, kit, kind, &group).await
         };
         if run.agent.orders.control().keep_run {
-            // What it was about to be told is left out: the calls are made again when the run goes
-            // on.
+            // Results are left out: the calls are made again when the run continues.
             return Err(Halt::Left);
         }
         let what = group.iter().zip(outputs).map(|(call, output)| What::ToolResult {

@@ -1,4 +1,5 @@
-//! Scenes between clients and a server of the Model Context Protocol: what a server of ours hears from each of them.
+//! Scenes between clients and a server of the Model Context Protocol: what a server of ours hears
+//! from each of them.
 
 use serde_json::{Value, json};
 
@@ -19,8 +20,9 @@ fn kept(stage: &Stage) -> String {
 /// What the server heard, under `mcp`.
 fn heard(stage: &mut Stage) {
     let text = std::fs::read_to_string(kept(stage)).expect("the server was started");
-    let lines = text.lines().map(|it| serde_json::from_str::<Value>(it).expect("a line of JSON"));
-    stage.lines.extend(lines.map(|it| json!({ "mcp": it })));
+    let lines =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+    stage.lines.extend(lines.map(|line| json!({ "mcp": line })));
 }
 
 pub(super) fn claude(stage: &mut Stage) {

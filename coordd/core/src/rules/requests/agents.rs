@@ -75,7 +75,7 @@ pub(super) fn spawn(call: &Call, turn: &mut Turn<'_>, new: NewAgent) -> Verdict 
     let waits_for = if agent.is_hosted() {
         None
     } else if running >= session.workers_running_max {
-        Some(format!("a place: {running} of {} workers run", session.workers_running_max))
+        Some(format!("a place: {running} of {} workers are running", session.workers_running_max))
     } else {
         starting::starts_used_up(turn.live, turn.now)
     };
@@ -94,7 +94,8 @@ fn host(turn: &Turn<'_>, session: &Session, new: &NewAgent) -> Result<Far, Denia
     }
     let plain = ["", WORKER, "general-purpose"];
     if !plain.iter().any(|it| new.subagent_type.eq_ignore_ascii_case(it)) {
-        let why = "cannot be given together with `host`: definitions are this machine's".to_owned();
+        let why =
+            "cannot be given together with `host`: definitions belong to this machine".to_owned();
         return Err(Denial::Invalid { field: "subagent_type", why });
     }
     host::find(turn.live, session, &new.host)

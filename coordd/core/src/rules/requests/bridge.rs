@@ -93,7 +93,7 @@ pub(super) fn send(
     let from = super::sending::sender(call);
     let it = bridge::outgoing(turn.now, id, session, from, to, (text, summary));
     outbox::put(turn, it);
-    let note = "it is on its way; it waits here until that machine has it".to_owned();
+    let note = "it is in transit; it waits here until that machine has it".to_owned();
     let to = format!("bridge:{to}");
     let row = SendRow::Accepted { to, id, ahead: 0, note, request_id: None };
     call.remember(turn, Keyed::Sent([row.clone()].to_vec()));

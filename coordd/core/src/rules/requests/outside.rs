@@ -40,7 +40,7 @@ pub(super) fn send(
     };
     if turn.durable.outbox.open_len() >= limits::OUTGOING_OPEN_MAX {
         let max = limits::OUTGOING_OPEN_MAX;
-        return Err(Denial::Full { what: "messages on their way to the outside", max });
+        return Err(Denial::Full { what: "messages in transit to the outside", max });
     }
     let id = turn.number();
     let kind = outgoing::Kind::Words {
@@ -72,8 +72,8 @@ pub(crate) fn told(durable: &Durable, id: MessageId) -> Option<Result<Answer, De
     let to = format!("uds:{}", it.to);
     let note = match it.state {
         State::Accepted => return None,
-        State::Delivered => "it has the message; whether it has read it is not known",
-        State::Held => "it holds the message until its user lets it in",
+        State::Delivered => "it has the message, but may not have read it yet",
+        State::Held => "it holds the message until its user accepts it",
         State::Consumed => "it has read the message",
         State::Bounced | State::Expired => {
             let refused = SendRow::Refused { to, reason: it.reason.clone() };
@@ -133,7 +133,7 @@ pub(super) fn send_over(
             to: session.name.to_string(),
             id,
             ahead: 0,
-            note: "it is held until the user of that session lets it in".to_owned(),
+            note: "it is held until the user of that session accepts it".to_owned(),
             request_id: None,
         },
     };
@@ -166,7 +166,7 @@ pub(super) fn answer(turn: &mut Turn<'_>, given: &str, accept: bool, reason: &st
     let id = MessageId::parse(given);
     let message = id.and_then(|id| turn.durable.messages.get(&id));
     let Some(message) = message.filter(|it| it.state == State::Held) else {
-        let given = format!("{given}; `coordctl inbound` lists those that wait");
+        let given = format!("{given}; `coordctl inbound` lists held messages");
         return Err(Denial::NoSuch { what: "held message", given });
     };
     let session = turn.durable.sessions.get(&message.session).ok_or(Denial::BadCredentials)?;
@@ -176,7 +176,7 @@ pub(super) fn answer(turn: &mut Turn<'_>, given: &str, accept: bool, reason: &st
             let (len, max) = (reason.len(), limits::REASON_LEN_MAX);
             return Err(Denial::TooLarge { field: "reason", len, max });
         }
-        let reason = if reason.is_empty() { "the user did not let it in" } else { reason };
+        let reason = if reason.is_empty() { "the user refused it" } else { reason };
         let verdict = outgoing::Verdict::Refused;
         outbox::give_back(turn, message, verdict, reason);
         let (reason, at_ms) = (reason.to_owned(), turn.now.wall_ms);

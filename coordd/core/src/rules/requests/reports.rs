@@ -51,7 +51,7 @@ pub(super) fn acknowledge(
     Ok(Said::Now(Answer::Done))
 }
 
-/// Whoever wrote from another machine learns that it was read (M-11).
+/// The sender on another machine learns that the message was read (M-11).
 fn tell_far(turn: &mut Turn<'_>, agent: &Agent, id: MessageId, run: u32) {
     let Some(message) = turn.durable.messages.get(&id) else { return };
     if let Sender::Outside(from) = &message.from
@@ -71,7 +71,7 @@ fn counts_from_1() -> Denial {
 pub(super) fn run_ended(call: &Call, turn: &mut Turn<'_>, run: u32, outcome: Outcome) -> Verdict {
     let agent = call.agent(turn.durable)?;
     if agent.is_external() {
-        let why = "is of an agent without runs: its process is a program of the user's".to_string();
+        let why = "has no runs: its process is a program of the user's".to_string();
         return Err(Denial::Invalid { field: "run", why });
     }
     if run == 0 {

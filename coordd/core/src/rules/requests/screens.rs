@@ -54,7 +54,7 @@ pub(super) fn input(
         return Err(Denial::TooLarge { field: "bytes", len, max });
     }
     if !pty::order(turn, &agent.id, Order::ScreenInput { size, bytes }) {
-        let why = "it is being started or ended, or was lost sight of".to_string();
+        let why = "it is starting, stopping, or not connected".to_string();
         return Err(Denial::ScreenDark { path: route::path(turn.durable, agent), why });
     }
     Ok(Said::Now(Answer::Done))

@@ -105,7 +105,7 @@ pub(super) fn send(
             let reason = if matches!(denial, Denial::MailboxFull { .. }) {
                 "its mailbox is full"
             } else {
-                "it is on another machine, and nothing goes there at the moment"
+                "it is on another machine, which cannot be reached at the moment"
             };
             let (to, reason) = (receiver.name.to_string(), reason.to_owned());
             rows.push(SendRow::Refused { to, reason });
@@ -129,7 +129,7 @@ pub(super) fn send(
     Ok(Said::Now(Answer::Sent(rows)))
 }
 
-/// Whoever is on another machine and has no conversation here reads nothing.
+/// An agent on another machine has no conversation here and reads nothing.
 fn can_read(turn: &Turn<'_>, to: &Agent) -> Result<(), Denial> {
     let session = turn.durable.sessions.get(&to.session);
     match session.filter(|it| it.is_host() && it.lead == to.id) {
@@ -238,10 +238,10 @@ pub(super) fn row(to: &Agent, id: MessageId, request_id: Option<String>) -> Send
         Life::Up if to.has_pty() => "its terminal finds the message in its inbox",
         Life::Down if to.has_pty() => "its terminal is not running; the message starts it",
         Life::Down if to.is_in_terminal() && to.process.is_none() => {
-            "no terminal of it is running; it reads the message in its inbox when it is started"
+            "its terminal is not running; it reads the message in its inbox when it is started"
         }
         Life::Down if to.is_in_terminal() => "its terminal finds the message in its inbox",
-        Life::Down if to.is_hosted() => "it is on its way to the machine that the agent runs on",
+        Life::Down if to.is_hosted() => "it is in transit to the machine that the agent runs on",
         Life::Down => "it is not running; the message resumes it",
         Life::Waiting => "it waits for a place; it reads the message when it starts",
         Life::Stopping { .. } => "it is being stopped; the message resumes it afterwards",

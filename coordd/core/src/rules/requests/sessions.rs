@@ -117,7 +117,7 @@ fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
         return if new.prompt.is_empty() {
             Ok(())
         } else {
-            let why = "cannot be given: nobody reads in a session for another machine's workers";
+            let why = "cannot be given: a session for another machine's workers has no lead that reads it";
             Err(Denial::Invalid { field: "prompt", why: why.to_owned() })
         };
     }
@@ -126,7 +126,7 @@ fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
         making::check_runtime("lead_runtime", new.lead_runtime, &new.model)?;
     } else if mode != Mode::Coordinator {
         let why =
-            "`external` is for mode coordinator: such a lead has coordd's tools only".to_owned();
+            "`external` needs mode coordinator: such a lead has only coordd's tools".to_owned();
         return Err(Denial::Invalid { field: "lead_runtime", why });
     }
     Ok(())
@@ -186,7 +186,7 @@ pub(super) fn resume(turn: &mut Turn<'_>, session: &str, mode_variable: Option<&
     let wanted = mode::from_variable(mode_variable);
     if mode_variable.is_some() && wanted != session.mode {
         note = format!(
-            "switched from {} mode (your environment) to {} mode, in which this session was made",
+            "switched from {} mode (your environment) to {} mode, which is this session's own",
             wanted.as_str(),
             session.mode.as_str()
         );

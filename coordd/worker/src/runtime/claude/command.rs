@@ -210,8 +210,8 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// What of an environment is its user's own, without what describes another session of Claude
-/// Code's or is for us.
+/// The user's own part of an environment, without the variables of another Claude Code session or
+/// of coordd.
 pub(super) fn user_environment(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let passes = |name: &str| {
         let theirs = name.starts_with("CLAUDE") || name == "AI_AGENT";
@@ -226,7 +226,7 @@ fn environment(boot: &Bootstrap) -> BTreeMap<String, String> {
     let mut env = user_environment(&boot.env);
     env.extend(super::super::marks(boot));
     if let Some(url) = boot.model.as_ref().filter(|it| it.provider == Provider::Anthropic) {
-        // What the session was given wins over what the environment says, as for a native agent.
+        // The session's settings win over the environment's, as for a native agent.
         env.extend(
             url.base_url.clone().map(|base_url| ("ANTHROPIC_BASE_URL".to_owned(), base_url)),
         );
@@ -234,7 +234,7 @@ fn environment(boot: &Bootstrap) -> BTreeMap<String, String> {
     for (name, value) in [
         // It is the user's to update, not an agent's.
         ("DISABLE_AUTOUPDATER", "1"),
-        // What would outlive the run is not begun: it ends with the run.
+        // Background tasks are off: they would outlive the run.
         ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
         ("ENABLE_TOOL_SEARCH", "false"),
         ("MCP_TOOL_TIMEOUT", CALL_MAX_MS),
@@ -244,7 +244,7 @@ fn environment(boot: &Bootstrap) -> BTreeMap<String, String> {
     env
 }
 
-/// The session's model, where it is one that Claude Code can have.
+/// The session's model, if Claude Code can use it.
 fn model(boot: &Bootstrap) -> Option<String> {
     let model = boot.model.as_ref().filter(|it| it.provider == Provider::Anthropic)?;
     Some(model.name.clone()).filter(|it| !it.is_empty())
@@ -273,8 +273,8 @@ fn prompt(boot: &Bootstrap, kit: &Kit) -> String {
     text
 }
 
-/// What it may read without asking is bounded by the session's rules; who else may write to it is
-/// coordd's to say.
+/// The session's rules bound what it may read without asking; only coordd decides whose messages
+/// reach it.
 fn settings_text(boot: &Bootstrap) -> String {
     let rules = &boot.permissions;
     json!({

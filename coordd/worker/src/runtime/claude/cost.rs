@@ -1,4 +1,4 @@
-//! What the turns of Claude Code cost, by its own estimate.
+//! The cost of Claude Code's turns, by its own estimate.
 //!
 //! Observed: a result tells the total of its conversation (`total_cost_usd`), which a process that
 //! goes on with one may take up or not. 2.1.332 also tells what no result has told yet
@@ -14,7 +14,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// For a process that begins with this much behind it.
+    /// For a process that begins with this total.
     pub(super) fn after(spent_micro_usd: u64) -> Self {
         Self { total_micro_usd: spent_micro_usd }
     }

@@ -1,4 +1,4 @@
-//! Which conversation of Claude Code's is this agent's, and what Claude Code has kept of it.
+//! The agent's conversation in Claude Code, and Claude Code's record of it.
 //!
 //! ```text
 //!   state folder/claude.json   the id, on disk before the first use
@@ -22,7 +22,8 @@ use crate::outcome;
 const FILE: &str = "claude.json";
 /// Longest such file: two short words.
 const FILE_LEN_MAX: u64 = 4_096;
-/// How much of a record is searched: more than a conversation fills before it is compacted.
+/// The most bytes of a record that are searched: more than a conversation fills before it is
+/// compacted.
 const RECORD_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Longest line of it that is kept in memory while it is looked at.
 const LINE_LEN_MAX: u64 = 32 * 1024 * 1024;
@@ -113,7 +114,8 @@ impl History {
     fn record(&self) -> Option<File> {
         let name = format!("{}.jsonl", self.session);
         let folders = std::fs::read_dir(self.projects.as_ref()?).ok()?;
-        // The folder is named after the working directory, in a way that is not ours to know.
+        // The folder's name is made of the working directory in an undocumented way, so all are
+        // searched.
         let found = folders
             .filter_map(|folder| Some(folder.ok()?.path().join(&name)))
             .find(|it| it.is_file());

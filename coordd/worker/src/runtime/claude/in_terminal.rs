@@ -1,5 +1,5 @@
-//! How Claude Code is called in a terminal that coordd runs: as its user would, with the
-//! conversation that it had there before.
+//! The command line of Claude Code in a terminal that coordd runs: as its user would call it, with
+//! its earlier conversation.
 //!
 //! Observed with Claude Code 2.1.150 and 2.1.332. It starts nothing.
 
@@ -11,7 +11,7 @@ use super::super::{chain, marks};
 use super::command::{self, CommandError, Invocation};
 use super::history::{History, HistoryError};
 
-/// What the terminal is to its programs: what the screen understands.
+/// The terminal type for programs: what the screen model understands.
 const TERMINAL: [(&str, &str); 2] = [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")];
 
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ fn call(boot: &Bootstrap) -> Result<Invocation, CallError> {
     let config = command::config_folder(&boot.env);
     let history = History::open(Path::new(&boot.state_dir), config).map_err(CallError::History)?;
     let mut args = wanted.arguments.clone();
-    // Its user may have said which one it is to be.
+    // The user may have chosen one.
     let names_one =
         |it: &String| ["--session-id", "--resume", "-r", "--continue", "-c"].contains(&it.as_str());
     if !args.iter().any(names_one) {
@@ -47,7 +47,7 @@ fn call(boot: &Bootstrap) -> Result<Invocation, CallError> {
     let mut env = command::user_environment(&boot.env);
     env.extend(marks(boot));
     env.extend(wanted.env.clone());
-    // It is the user's to update, not a terminal's that nobody may be looking at.
+    // Updates are off: the user decides on them, and may not be looking at this terminal.
     env.insert("DISABLE_AUTOUPDATER".to_owned(), "1".to_owned());
     env.extend(TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())));
     Ok(Invocation { program, args, env })

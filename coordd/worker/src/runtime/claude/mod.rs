@@ -54,7 +54,7 @@ use crate::outcome::Shortfall;
 
 /// Starts of Claude Code in a row after which nothing was said.
 const STARTS_MAX: u32 = 3;
-/// Lines of ours that wait to enter the conversation: as many as a mailbox gives at once.
+/// Our lines that wait to enter the conversation: as many as a mailbox hands over at once.
 const SENT_MAX: usize = 100;
 /// The tool of a lead that waits for a worker.
 const WAITING_TOOL: &str = "Agent";
@@ -71,7 +71,7 @@ struct Run<'a> {
     tools: Option<Served>,
     scribe: Scribe,
     cost: Cost,
-    /// What was written to it and is not in the conversation.
+    /// Lines that were written and are not in the conversation yet.
     sent: Vec<Sent>,
     /// Coordd's own words that go before the next line.
     words: String,
@@ -107,7 +107,7 @@ enum Stage {
     Interrupted,
     /// The report: no tool runs any more.
     Reporting,
-    /// It was told to end, since it is no report.
+    /// Whether it was told to exit without a report.
     ReportInterrupted,
 }
 
@@ -231,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether all that was said to it has been answered.
+    /// Whether every line was answered.
     fn is_done(&self) -> bool {
         let has_mail = self.turns_left.is_none() && self.agent.orders.has_mail();
         self.is_open() && self.is_quiet && self.is_all_heard() && !has_mail

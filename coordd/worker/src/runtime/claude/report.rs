@@ -1,6 +1,6 @@
-//! The end of a run that did not come by itself: stopped, interrupted, failed, or at a limit.
+//! The end of a run that was cut off: stopped, interrupted, failed, or at a limit.
 //!
-//! At a limit the turn is ended and one more is had, for the report, in which no tool runs (W-9).
+//! At a limit the turn is ended, and one more turn without tools is for the report (W-9).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Halt, Run, Stage, until};
 use crate::framing;
 use crate::outcome::Shortfall;
 
-/// How long Claude Code may take to end a turn when it is told to.
+/// How long Claude Code may take to end an interrupted turn.
 const INTERRUPT_MAX: Duration = Duration::from_millis(1_200);
 /// How long the report may take after the limit.
 const REPORT_MAX: Duration = Duration::from_mins(1);
@@ -70,8 +70,8 @@ impl Run<'_> {
         }
     }
 
-    /// A run that could not begin is told as failed all the same, so that what it was for does not
-    /// wait for ever.
+    /// A run that could not begin is reported as failed, too, so that its lead does not wait for
+    /// ever.
     fn enter_waiting_mail(&mut self) {
         let moment = self.agent.first_moment();
         if let Err(error) = self.agent.take_in(self.number, moment) {

@@ -1,4 +1,4 @@
-//! What Claude Code says, as entries of our transcript.
+//! Claude Code's output as entries of our transcript.
 //!
 //! ```text
 //!   message_start --parts--> message_stop --> Turn, then the results that came meanwhile
@@ -33,7 +33,7 @@ struct Open {
 #[derive(Debug, Default)]
 pub(super) struct Scribe {
     open: Option<Open>,
-    /// What has come of the text that is being said.
+    /// The part of the current text that has arrived.
     partial: String,
     /// Results that came before their answer was whole.
     results: Vec<What>,
@@ -131,7 +131,7 @@ impl Scribe {
         what
     }
 
-    /// It ended in the middle: what there is of it. No mark says that the answer is whole.
+    /// The partial answer of a process that exited in the middle, without the mark of a whole one.
     pub(super) fn broke_off(&mut self) -> Vec<What> {
         let partial = std::mem::take(&mut self.partial);
         let text = (!partial.trim().is_empty()).then_some(What::Text { text: partial });

@@ -26,7 +26,7 @@ use crate::mcp::Requests;
 const PATH_LEN_MAX: usize = 100;
 /// Connections at once: Claude Code has one, and makes a new one when it loses it.
 const CONNECTIONS_MAX: usize = 4;
-/// What a client is told besides; the prompt says all of it.
+/// The instructions for clients; the prompt already says more.
 const INSTRUCTIONS: &str = "The tools of a lead of agents.";
 
 /// Why the tools cannot be served.

@@ -1,4 +1,4 @@
-//! Starting Claude Code, and what it is told first.
+//! Starting Claude Code, and its first lines.
 //!
 //! ```text
 //!   no record of the conversation --> --session-id     a record --> --resume
@@ -24,12 +24,12 @@ use crate::outcome::Shortfall;
 /// Tries, with one change each: the other way to open it, then a new conversation.
 const TRIES_MAX: u32 = 3;
 
-/// What Claude Code says of an id that has a conversation (2.1.332).
+/// Claude Code's error for an id that already has a conversation (2.1.332).
 const IN_USE: &str = "already in use";
-/// What it says of one that has none (2.1.332).
+/// Claude Code's error for an id without a conversation (2.1.332).
 const UNKNOWN: &str = "No conversation found";
 
-/// What a model is told that has lost its conversation.
+/// The note to a model that has lost its conversation.
 const FORGOTTEN: &str = "[coordd: Claude Code no longer has the record of this conversation, so what was said and done before \
      is lost to you. What you were last asked follows. Look at what is there before you begin.]";
 
@@ -41,7 +41,7 @@ pub(super) fn history(agent: &Agent) -> Result<History, Shortfall> {
 }
 
 impl Run<'_> {
-    /// A process that listens, and has been told what there is to be told.
+    /// A process that is ready and has its first lines.
     pub(super) async fn start(&mut self) -> Result<Child, Halt> {
         let kit = self.agent.kit().await.map_err(Halt::Short)?;
         if self.agent.boot.role != Role::Worker && self.tools.is_none() {
@@ -118,8 +118,8 @@ impl Run<'_> {
         self.agent.memory.conversation().has_input()
     }
 
-    /// Tells it what it does not know: what it was doing, what of it Claude Code has not kept, and
-    /// new mail.
+    /// Writes what the new process lacks: what it was doing, lines that Claude Code's record lost,
+    /// and new mail.
     fn open(
         &mut self,
         child: &mut Child,
@@ -169,7 +169,7 @@ impl Run<'_> {
         lost.map(|(uuid, text)| (uuid, text.clone())).collect()
     }
 
-    /// Coordd's own words, after those that wait to be said.
+    /// coordd's own note, after those that wait.
     pub(super) fn say(&mut self, child: &mut Child, text: &str) -> Result<(), Halt> {
         if !text.is_empty() {
             self.record(vec![system_input(text.to_owned())])?;

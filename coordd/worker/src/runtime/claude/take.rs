@@ -17,10 +17,10 @@ use crate::conversation::{OpenCall, Standing};
 use crate::link::CallError;
 use crate::outcome::Shortfall;
 
-/// Tries with a key that was refused: a login may have been renewed meanwhile.
+/// The most tries with a refused key: a login may have been renewed meanwhile.
 const REFUSED_TRIES_MAX: u64 = 3;
 
-/// What the model reads when it calls a tool in place of a report.
+/// The answer to a tool call in the turn for the report.
 const NO_TOOLS: &str = "No tool runs any more. Write your report.";
 
 impl Run<'_> {
@@ -218,7 +218,7 @@ impl Run<'_> {
     }
 }
 
-/// What a turn that went wrong means for the run.
+/// What a failed turn means for the run.
 fn shortfall(ended: &Ended) -> Shortfall {
     let said = if ended.result.is_empty() { ended.errors.join("; ") } else { ended.result.clone() };
     let said = crate::tools::cut(said.trim(), 1_000);

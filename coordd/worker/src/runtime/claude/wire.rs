@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Longest line that is read: an image of a few MiB, in base64 and twice in the line, as in the
 /// result of a `Read`.
 pub(super) const LINE_LEN_MAX: usize = 16 * 1024 * 1024;
-/// Most that a turn is believed to cost: sums of it fit for ever.
+/// The highest cost of one turn that is accepted, so that sums cannot overflow.
 const COST_USD_MAX: f64 = 1e6;
 
 /// A line of Claude Code.
@@ -23,7 +23,7 @@ pub(super) enum Line {
     MessageBegan(Usage),
     /// A piece of text of the answer.
     Delta(String),
-    /// What the call of the model has written so far, in tokens.
+    /// The output of the model call so far, in tokens.
     Written(u64),
     /// The call of the model is over.
     MessageEnded,
@@ -35,7 +35,7 @@ pub(super) enum Line {
     Started { uuid: String },
     /// A line of ours has entered the conversation.
     Echo { uuid: String },
-    /// Claude Code is through with a line of ours; it may have dropped it.
+    /// Claude Code has finished with a line of ours, and may have dropped it.
     Done { uuid: String, is_dropped: bool },
     /// It is through with what it was told.
     Ended(Box<Ended>),
@@ -109,7 +109,7 @@ pub(super) struct Retry {
 /// Reads a line. One that is no JSON object is [`Line::Other`].
 pub(super) fn parse(bytes: &[u8]) -> Line {
     let Ok(line) = serde_json::from_slice::<Value>(bytes) else { return Line::Other };
-    // What a subagent does is the business of who called it; its result is a tool's.
+    // Lines of subagents are ignored; their result comes as a tool's.
     if line.get("parent_tool_use_id").is_some_and(Value::is_string) {
         return Line::Other;
     }
@@ -165,7 +165,7 @@ fn stream_event(line: &Value) -> Line {
 }
 
 fn assistant(line: &Value) -> Line {
-    // Words that Claude Code puts into the model's mouth, such as an error of the API.
+    // Text that Claude Code adds as if by the model, such as an error of the API.
     let is_made_up = line.pointer("/message/model").is_some_and(|model| model == "<synthetic>")
         || line.get("is_api_error_message").and_then(Value::as_bool) == Some(true);
     if is_made_up {
@@ -312,7 +312,7 @@ fn control(request: &str, subtype: &str) -> String {
         .to_string()
 }
 
-/// Words in the user's role. In a turn they enter it at its next tool round.
+/// A line in the user's role. During a turn it enters at the next tool round.
 pub(super) fn user_line(uuid: &str, text: &str) -> String {
     // A text that begins with a slash would be taken for a command of Claude Code, and be lost.
     let text = if text.starts_with('/') { format!("\n{text}") } else { text.to_owned() };

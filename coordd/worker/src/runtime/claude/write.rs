@@ -1,4 +1,4 @@
-//! What is said to Claude Code, and when it counts as heard.
+//! Lines to Claude Code, and when they count as read.
 //!
 //! ```text
 //!   mail --line with an id--> sent --taken up, or echoed and answered--> in the transcript --> acknowledged
@@ -22,7 +22,7 @@ use crate::link::Delivered;
 /// A line that was written.
 pub(super) struct Sent {
     pub(super) uuid: String,
-    /// The message that it is; none for what is recorded already.
+    /// The line's message; none for text that is already recorded.
     mail: Option<Delivered>,
     /// What is to be recorded.
     what: Vec<What>,
@@ -33,8 +33,8 @@ pub(super) struct Sent {
 }
 
 impl Run<'_> {
-    /// Writes what is in the mail. What an earlier process of Claude Code may have had is asked for
-    /// at the first time.
+    /// Writes the waiting mail. At the first time Claude Code's record is asked for what an earlier
+    /// process had.
     pub(super) fn send_mail(&mut self, child: &mut Child, is_first: bool) -> Result<(), Halt> {
         let mails = self.agent.orders.take_mail();
         let uuids: Vec<String> = mails
@@ -59,7 +59,8 @@ impl Run<'_> {
             }
             let mut what = self.agent.entries_of(mail.clone(), &mut moment);
             if held.contains(&uuid) {
-                // Claude Code has it from a process that died before it could say so.
+                // Claude Code has the message from a process that died before it could acknowledge
+                // it.
                 self.agent.enter(self.number, what, vec![mail.message])?;
                 continue;
             }
@@ -118,8 +119,8 @@ impl Run<'_> {
         self.hear(|it| it.uuid == uuid && it.opens)
     }
 
-    /// It is through with a line: it will not say more of it. One that it dropped before it showed
-    /// it is for the next run.
+    /// Claude Code has finished with a line. A line that it dropped before showing it is for the
+    /// next run.
     pub(super) fn through_with(&mut self, uuid: &str, is_dropped: bool) -> Result<(), Halt> {
         for it in self.sent.iter_mut().filter(|it| it.uuid == uuid && is_dropped) {
             it.is_dropped = !it.is_echoed;
@@ -127,7 +128,7 @@ impl Run<'_> {
         self.hear(|it| it.uuid == uuid && !it.is_dropped)
     }
 
-    /// Whether nothing that was written is still to enter the conversation.
+    /// Whether every written line has entered the conversation.
     pub(super) fn is_all_heard(&self) -> bool {
         self.sent.iter().all(|it| it.is_dropped)
     }
@@ -137,7 +138,7 @@ impl Run<'_> {
         self.hear(|it| it.is_echoed)
     }
 
-    /// Everything that was written counts as heard, so that the end of the run is told.
+    /// Counts every written line as read, so that the end of the run can be reported.
     pub(super) fn hear_all(&mut self) -> Result<(), Halt> {
         self.hear(|_| true)
     }

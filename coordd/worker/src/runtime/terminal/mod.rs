@@ -32,12 +32,11 @@ use crate::link::{CallError, Link, Orders, TerminalOrder};
 const READ_LEN: usize = 16 * 1024;
 /// Between two pictures: faster than anybody sees.
 const PICTURE_EVERY: Duration = Duration::from_millis(20);
-/// Between two whole ones, however often they are asked for.
+/// The shortest time between two whole pictures, however often they are asked for.
 const WHOLE_EVERY: Duration = Duration::from_millis(50);
 /// How long the last output of a program that has ended may take.
 const REST_MAX: Duration = Duration::from_millis(200);
-/// Bytes that are typed and not read by the program. What comes on top of them is lost, as at a
-/// real terminal.
+/// Typed bytes that the program has not read. More input is dropped, as at a real terminal.
 const TYPED_LEN_MAX: usize = 1024 * 1024;
 /// Between TERM and KILL; with the killing it stays below two seconds (W-6).
 const GRACE_MS: u64 = 400;
@@ -45,9 +44,9 @@ const GRACE_MS: u64 = 400;
 const LAST_WORD_MAX: Duration = Duration::from_secs(5);
 /// Between two tries to tell it.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// Between two looks whether a program that has closed its terminal has opened it again.
+/// The interval of checks whether a program that closed its terminal has opened it again.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// What a shell says of a program that cannot be started.
+/// The exit code with which shells report a program that cannot be started.
 const CANNOT_START: u8 = 127;
 
 /// Lives until the program has ended, or is to end.
@@ -105,8 +104,7 @@ fn start(boot: &Bootstrap) -> Result<Terminal, String> {
     })
 }
 
-/// Tells coordd that the program has ended, until it knows; a stopped process does not wait for
-/// long.
+/// Reports the program's end until coordd has it; a stopped process does not wait long.
 async fn tell(link: &Link, orders: &Rc<Orders>, status: u8, said: String) -> Ending {
     let patience = async {
         orders.process_ends().await;
