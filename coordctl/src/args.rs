@@ -13,7 +13,8 @@ const COMMON_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 denied by coordd, 4 no coordd, 5 an agent asks something and nobody is
+there to answer, 6 not in the time given.
 
 Sessions are named by name, id, or a unique prefix of an id; agents by session/name, id, or
 name alone where only one has it. `coordctl VERB --help` shows an example.

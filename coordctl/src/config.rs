@@ -5,6 +5,10 @@ use proto::agent::{Permissions, Runtime};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
+/// How much agents may do without asking, as `--permission-mode` and `mode` in `[permissions]` say it.
+pub(crate) const PERMISSION_MODES: [&str; 5] =
+    ["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"];
+
 /// All settings have a default, so that no file is as good as an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -48,10 +52,21 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Rules {
+    #[serde(deserialize_with = "permission_mode")]
     mode: String,
     allow: Vec<String>,
     ask: Vec<String>,
     deny: Vec<String>,
+}
+
+/// A mode that no agent knows would make every run fail; it is refused where it is written.
+fn permission_mode<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let mode = String::deserialize(from)?;
+    if mode.is_empty() || PERMISSION_MODES.contains(&mode.as_str()) {
+        return Ok(mode);
+    }
+    let known = PERMISSION_MODES.join(", ");
+    Err(serde::de::Error::custom(format!("`{mode}` is no permission mode; there are {known}")))
 }
 
 impl Config {
@@ -115,6 +130,17 @@ mod tests {
         let error = Config::load(&path).unwrap_err();
         assert!(error.message.contains("modle") && error.message.contains("line 2"), "{error}");
         assert_eq!(error.exit, crate::error::Exit::Usage);
+    }
+
+    #[test]
+    fn fa15_a_permission_mode_that_is_none_is_refused_with_its_line() {
+        let error = Config::parse("[permissions]\nmode = \"yolo\"\n").unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("`yolo`"), "{error}");
+        assert!(PERMISSION_MODES.iter().all(|mode| error.contains(mode)), "{error}");
+        for mode in PERMISSION_MODES {
+            let text = format!("[permissions]\nmode = \"{mode}\"\n");
+            assert_eq!(Config::parse(&text).unwrap().permissions().mode, mode);
+        }
     }
 
     #[test]

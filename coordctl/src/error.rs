@@ -13,6 +13,10 @@ pub(crate) enum Exit {
     Usage,
     Denied,
     NoDaemon,
+    /// Agents wait for an answer of the user's, and nobody is here to give it.
+    NeedsInput,
+    /// What was waited for did not happen in the time given.
+    TimedOut,
     /// Of `attach` to a terminal: coordd was gone and did not come back in time (K9).
     Lost,
     /// Of `attach` to a terminal: the member is there, and its terminal is not.
@@ -29,6 +33,8 @@ impl From<Exit> for std::process::ExitCode {
             Exit::Usage => 2,
             Exit::Denied => 3,
             Exit::NoDaemon => 4,
+            Exit::NeedsInput => 5,
+            Exit::TimedOut => 6,
             Exit::Lost => 125,
             Exit::CannotAttach => 126,
             Exit::Program(status) => status,

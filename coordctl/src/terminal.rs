@@ -91,7 +91,7 @@ fn after_escape(c: char, out: &mut String) -> State {
 }
 
 /// Neither a control character nor one that only serves to disguise others.
-fn is_shown(c: char) -> bool {
+pub(crate) fn is_shown(c: char) -> bool {
     match u32::from(c) {
         0x09 | 0x0A => true,
         0x00..=0x1F

@@ -2,7 +2,7 @@
 
 use crate::format;
 use crate::terminal::line;
-use proto::agent::{Mode, Model, Provider, Question, Runtime};
+use proto::agent::{Mode, Model, Provider, Runtime};
 use proto::message::MessageState;
 use proto::notification::{FailureClass, RunStatus, Usage};
 use proto::view::{AgentState, AgentView, LastRun, SessionState, SessionView, TaskStatus};
@@ -176,16 +176,6 @@ pub(crate) fn tool_call(tool: &str, input: &serde_json::Value) -> String {
     told.map_or_else(|| line(tool), |it| format!("{} {it}", line(tool)))
 }
 
-/// What a question asks for: the tool with its input, whole, since the user answers for it.
-pub(crate) fn question(question: &Question) -> String {
-    let input = &question.input.0;
-    let known = ["command", "file_path", "path", "url"];
-    match known.iter().find_map(|key| input.get(key)?.as_str()) {
-        Some(told) => format!("{} {}", line(&question.tool), line(told)),
-        None => format!("{} {}", line(&question.tool), line(&input.to_string())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,18 +205,6 @@ mod tests {
     fn a_tool_call_in_one_line() {
         assert_eq!(tool_call("Bash", &json!({"command": "a\nb", "timeout": 5})), "Bash a b");
         assert_eq!(tool_call("TodoWrite", &json!({"todos": []})), "TodoWrite");
-    }
-
-    #[test]
-    fn a_question_shows_all_that_is_answered_for() {
-        let it = |input| Question {
-            tool: "Bash".into(),
-            input: proto::json::Json(input),
-            reason: String::new(),
-            rule: String::new(),
-        };
-        assert_eq!(question(&it(json!({"command": "rm -rf x\nls"}))), "Bash rm -rf x ls");
-        assert_eq!(question(&it(json!({"x": 1}))), "Bash {\"x\":1}");
     }
 
     #[test]

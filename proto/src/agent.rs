@@ -312,9 +312,61 @@ pub struct Question {
     /// Why it is asked.
     #[serde(default)]
     pub reason: String,
-    /// A rule that would allow it, as in `Bash(cargo test *)`.
+    /// A rule that would allow it, as in `Bash(cargo test *)`; empty where no rule can.
     #[serde(default)]
     pub rule: String,
+    /// What calls have in common that are about the same: the command, the path, the address. Empty where only all of the input tells.
+    #[serde(default)]
+    pub about: String,
+    /// What a person is shown besides.
+    #[serde(default)]
+    pub shown: Shown,
+}
+
+/// What a person is shown of a question besides its call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// What would hold the call.
+    #[serde(default)]
+    pub place: Place,
+    /// What would change in a file, for calls that write one.
+    #[serde(default)]
+    pub change: Option<Change>,
+}
+
+/// What holds a call while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Not said.
+    #[default]
+    Unsaid,
+    /// The sandbox.
+    Boxed,
+    /// Nothing: there is no sandbox on this machine, or it is off.
+    Unboxed,
+    /// Nothing, and that is what is asked: the call is to run outside the sandbox.
+    Leaves,
+}
+
+/// What a call would change in a file, as it was when it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Lines that are added, of the whole change.
+    pub added: u32,
+    /// Lines that go.
+    pub removed: u32,
+    /// Hunks of a unified diff, without the names of files: lines that begin with `@`, `+`, `-` or a blank. At most 32 KiB.
+    pub diff: String,
+    /// Lines of the diff that are left out, since it is longer.
+    #[serde(default)]
+    pub left_out: u32,
+    /// Whether there is no such file yet.
+    #[serde(default)]
+    pub is_new: bool,
+    /// What else is to be known, as that the call will fail since the text is not there.
+    #[serde(default)]
+    pub note: String,
 }
 
 impl std::fmt::Debug for Bootstrap {

@@ -101,6 +101,18 @@ pub enum Event {
         id: String,
         /// The answer.
         allowed: bool,
+        /// Who had asked: the agent's name.
+        #[serde(default)]
+        agent: String,
+        /// The rule by which it was allowed, or that holds from now on.
+        #[serde(default)]
+        rule: String,
+        /// The question whose answer answered this one as well.
+        #[serde(default)]
+        with: String,
+        /// What the agent is told besides.
+        #[serde(default)]
+        note: String,
     },
     /// A team was made or changed.
     TeamChanged {

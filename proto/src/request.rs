@@ -192,7 +192,7 @@ pub enum Request {
         /// Also allow what the question's rule covers from now on, in this session.
         #[serde(default)]
         always: bool,
-        /// What the agent is told when denied.
+        /// What the agent is told besides, whatever the answer is.
         #[serde(default)]
         reason: String,
     },

@@ -194,6 +194,26 @@ pub struct PermissionView {
     /// The answer, once there is one.
     #[serde(default)]
     pub allowed: Option<bool>,
+    /// Ids of other open questions that the rule answers as well, when this one is allowed always.
+    #[serde(default)]
+    pub covers: Vec<String>,
+    /// What the user denied before in this session that was the same or like it: the last three, the latest first.
+    #[serde(default)]
+    pub denied: Vec<DeniedView>,
+}
+
+/// A question that the user denied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeniedView {
+    /// Who had asked: the agent's name.
+    pub agent: String,
+    /// When it was denied.
+    pub at_ms: WallMs,
+    /// What the agent was told; empty when nothing.
+    #[serde(default)]
+    pub reason: String,
+    /// Whether it was about the same; else about something that one rule would have allowed with it.
+    pub same: bool,
 }
 
 /// Somebody who can be written to outside of a session (M-9).

@@ -37,6 +37,7 @@ mod notifications;
 mod others;
 mod peers;
 mod permissions;
+mod questions;
 mod readme;
 mod recorded;
 mod roles;

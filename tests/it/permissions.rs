@@ -116,7 +116,7 @@ fn w3_the_reason_of_a_denial_reaches_the_model() {
     let denied = daemon.coordctl(&["permit", "deny", &asked.id, "--reason", "not on a Friday"]);
     assert_eq!(denied.code, 0, "{denied:?}");
     client.event("permission_answered", |event| match event {
-        Event::PermissionAnswered { id, allowed: false } if *id == asked.id => Some(()),
+        Event::PermissionAnswered { id, allowed: false, .. } if *id == asked.id => Some(()),
         _ => None,
     });
     question(&mut client, "mkdir two");

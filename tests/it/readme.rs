@@ -51,7 +51,7 @@ const EXCHANGED: [(&str, &str, &str); 16] = [
     ),
     (
         "coordctl permit deny",
-        "coordctl permit deny p2 --reason 'use the staging database'",
+        "coordctl permit deny p2 --note 'use the staging database'",
         "likewise",
     ),
     (

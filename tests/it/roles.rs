@@ -25,6 +25,8 @@ fn every_request(daemon: &Daemon, session: &str) -> Vec<(String, Request)> {
         input: Json(json!({ "command": "true" })),
         reason: String::new(),
         rule: String::new(),
+        about: String::new(),
+        shown: proto::agent::Shown::default(),
     };
     let new = daemon.rehearsal("normal", &script(&json!([lead(&json!([]))])));
     let none = String::new;

@@ -4,6 +4,8 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::live::{self, Live, Next, Options, Sink};
+use crate::question::answer::{self, Given};
+use crate::question::desk::Typed;
 use crate::screen::{self, DetachKeys};
 use crate::terminal::line;
 use crate::{format, output};
@@ -25,7 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "What you type goes to the lead. /detach or Ctrl-D detaches and stops nothing; Ctrl-C interrupts\n\
-                        the lead; /help lists the rest. If the input is no terminal, it exits once everything is idle.\n\n\
+                        the lead; /help lists the rest. An open question is shown above the input: y, n or a answers it, with\n\
+                        a note if you like. Pasted text is never an answer. If the input is no terminal, it exits once\n\
+                        everything is idle.\n\n\
                         Exit codes: 0 detached or all idle, 1 the session ended or was removed,\n\
                         3 unknown, or a line that was not typed in a terminal was refused; 4 no coordd.\n\n\
                         A member made by `coordctl team invite --start` is a terminal: every key goes to its program,\n\
@@ -55,8 +59,10 @@ pub(crate) struct Args {
 
 const HELP: &str =
     "  text          goes to the lead; write //text for text that begins with a slash
-  y, n, a       answer the oldest question: yes, no, always
-  /permit ID allow|always|deny   answer another one
+  y, n, a       answer the question shown: yes, no, always; a note may follow: n use make check
+  /show [ID]    show a whole question, and answer that one next
+  /permit ID allow|always|deny [NOTE]   answer another one
+  /say TEXT     send text to the lead that would read as an answer
   /status       what each agent does
   /stop NAME    stop an agent's run; /stop alone stops the session
   /detach       detach; everything runs on
@@ -135,7 +141,7 @@ impl Attached {
         let heading = self.live.view.heading(&self.live.session);
         self.live.print(&heading)?;
         if self.live.session.state == SessionState::Stopped {
-            output::note(&stopped(&line(&self.live.session.name)));
+            self.live.note(&stopped(&line(&self.live.session.name)))?;
         }
         loop {
             match self.live.next(context, LOOK_EVERY)? {
@@ -160,8 +166,8 @@ impl Attached {
                         return Ok(self.exit());
                     }
                 }
-                Next::Line(text) => {
-                    if self.line(context, &text)? {
+                Next::Line(typed) => {
+                    if self.line(context, &typed)? {
                         return Ok(self.detach());
                     }
                 }
@@ -173,7 +179,7 @@ impl Attached {
                     }
                 }
                 Next::Gone => {
-                    output::note("the session was removed");
+                    self.live.note("the session was removed")?;
                     return Ok(Exit::Failed);
                 }
             }
@@ -202,7 +208,8 @@ impl Attached {
         Ok(sure || self.run_shown >= runs)
     }
 
-    fn detach(&self) -> Exit {
+    fn detach(&mut self) -> Exit {
+        self.live.give_back();
         let name = line(&self.live.session.name);
         if self.live.session.state == SessionState::Stopped {
             output::note(&format!("detached; {}", stopped(&name)));
@@ -231,28 +238,33 @@ impl Attached {
         }
         self.interrupted = Some(Instant::now());
         if !self.live.view.roster.lead_is_busy() {
-            output::note("the lead is idle; Ctrl-C again detaches and stops nothing");
+            self.live.note("the lead is idle; Ctrl-C again detaches and stops nothing")?;
             return Ok(false);
         }
         let session = self.live.session.id.clone();
         match context.call_or_denied(Request::Interrupt { session })? {
-            Ok(_) => output::note(
-                "the lead's run is interrupted, its workers run on; Ctrl-C again detaches",
-            ),
-            Err(body) => output::note(&body.message),
+            Ok(_) => self
+                .live
+                .note("the lead's run is interrupted, its workers run on; Ctrl-C again detaches")?,
+            Err(body) => self.live.note(&body.message)?,
         }
         Ok(false)
     }
 
     /// One line of input. True when it asks to detach.
-    fn line(&mut self, context: &mut Context, text: &str) -> Result<bool, Failure> {
-        let text = text.trim();
-        let Some(command) = text.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
-            let answer = Answer::parse(text);
-            match (answer, self.live.view.questions.first().map(|question| question.id.clone())) {
-                (Some(answer), Some(id)) => permit(context, &id, answer)?,
-                _ if text.is_empty() => {}
-                _ => self.prompt(context, text.strip_prefix('/').unwrap_or(text))?,
+    fn line(&mut self, context: &mut Context, typed: &Typed) -> Result<bool, Failure> {
+        let text = typed.text.trim();
+        // What was pasted is text, and does nothing but arrive.
+        let command =
+            text.strip_prefix('/').filter(|rest| !rest.starts_with('/') && !typed.is_paste);
+        let Some(command) = command else {
+            if let Some(words) = self.live.read(context, typed)? {
+                let words = words.trim();
+                let is_escaped = words.starts_with("//") && !typed.is_paste;
+                let words = if is_escaped { words.get(1..).unwrap_or_default() } else { words };
+                if !words.is_empty() {
+                    self.prompt(context, words)?;
+                }
             }
             return Ok(false);
         };
@@ -265,12 +277,31 @@ impl Attached {
             }
             ["stop"] => self.stop(context, None)?,
             ["stop", name] => self.stop(context, Some(name))?,
-            ["permit", id, answer] if Answer::parse(answer).is_some() => {
-                permit(context, id, Answer::parse(answer).unwrap_or(Answer::No))?;
+            ["permit", id, word, note @ ..] => match answer::verdict(word) {
+                Some(verdict) => {
+                    let given = Given { verdict, note: note.join(" ") };
+                    self.live.answer(context, id, &given)?;
+                }
+                None => self.live.note(HELP.trim_end())?,
+            },
+            ["show"] => self.show(None)?,
+            ["show", id] => self.show(Some(id))?,
+            ["say", ..] => {
+                let words = command.trim_start().trim_start_matches("say").trim();
+                self.prompt(context, words)?;
             }
-            _ => output::note(HELP.trim_end()),
+            _ => self.live.note(HELP.trim_end())?,
         }
         Ok(false)
+    }
+
+    fn show(&mut self, id: Option<&str>) -> Result<(), Failure> {
+        match self.live.view.show(id, format::now_ms()) {
+            Some(text) => self.live.print(&text),
+            None => self
+                .live
+                .note("there is no such open question here; `coordctl permit ls` lists all"),
+        }
     }
 
     fn prompt(&mut self, context: &mut Context, text: &str) -> Result<(), Failure> {
@@ -280,12 +311,12 @@ impl Attached {
             Ok(response) => {
                 if let Err(refused) = super::send::check(&response) {
                     self.outcome = Exit::Denied;
-                    output::note(&refused.message);
+                    self.live.note(&refused.message)?;
                 }
             }
             Err(body) => {
                 self.outcome = Exit::Denied;
-                output::note(&denied(&body));
+                self.live.note(&denied(&body))?;
             }
         }
         Ok(())
@@ -298,10 +329,9 @@ impl Attached {
             Some(name) => Request::AgentStop { agent: format!("{session}/{name}") },
         };
         match context.call_or_denied(request)? {
-            Ok(_) => output::note(&format!("stopped {}", line(name.unwrap_or("the session")))),
-            Err(body) => output::note(&denied(&body)),
+            Ok(_) => self.live.note(&format!("stopped {}", line(name.unwrap_or("the session")))),
+            Err(body) => self.live.note(&denied(&body)),
         }
-        Ok(())
     }
 }
 
@@ -322,39 +352,6 @@ fn denied(body: &proto::error::ErrorBody) -> String {
     }
 }
 
-/// An answer to a question of an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Yes,
-    No,
-    Always,
-}
-
-impl Answer {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" | "allow" => Some(Self::Yes),
-            "n" | "no" | "deny" => Some(Self::No),
-            "a" | "always" => Some(Self::Always),
-            _ => None,
-        }
-    }
-}
-
-/// Answers a question. If another client was first, that is shown and is no error.
-pub(crate) fn permit(context: &mut Context, id: &str, answer: Answer) -> Result<(), Failure> {
-    let request = Request::PermissionAnswer {
-        id: id.to_owned(),
-        allow: answer != Answer::No,
-        always: answer == Answer::Always,
-        reason: String::new(),
-    };
-    if let Err(body) = context.call_or_denied(request)? {
-        output::note(&denied(&body));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,14 +362,5 @@ mod tests {
         assert_eq!(exit(Exit::Denied, false), Exit::Denied);
         assert_eq!(exit(Exit::Denied, true), Exit::Done);
         assert_eq!(exit(Exit::Done, false), Exit::Done);
-    }
-
-    #[test]
-    fn w3_answers() {
-        assert_eq!(Answer::parse(" Y "), Some(Answer::Yes));
-        assert_eq!(Answer::parse("always"), Some(Answer::Always));
-        assert_eq!(Answer::parse("deny"), Some(Answer::No));
-        assert_eq!(Answer::parse("yes please"), None);
-        assert_eq!(Answer::parse(""), None);
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod ended;
 pub(crate) mod events;
 pub(crate) mod help;
 pub(crate) mod inbound;

@@ -1,6 +1,6 @@
 //! `coordctl new`: a session, and what all commands that make one share.
 
-use crate::config::Config;
+use crate::config::{Config, PERMISSION_MODES};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::paths::Vars;
@@ -71,7 +71,7 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
     /// The permission mode: default, acceptEdits, plan, dontAsk or bypassPermissions.
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = PERMISSION_MODES)]
     pub(crate) permission_mode: Option<String>,
     /// How to treat messages from other sessions: accept, hold, refuse or auto.
     #[arg(long, value_name = "WHAT", value_parser = ["accept", "hold", "refuse", "auto"])]

@@ -1,5 +1,6 @@
 //! `coordctl wait`: until a session is idle, or a message has arrived.
 
+use super::ended::{self, How};
 use crate::client::{ClientError, Pushed};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -8,7 +9,6 @@ use crate::{expect, live, output, words};
 use proto::error::ErrorCode;
 use proto::message::{MessageState, Receipt};
 use proto::request::Request;
-use proto::response::Response;
 use std::time::{Duration, Instant};
 
 /// Events may be lost; the daemon is asked again at least so often.
@@ -16,16 +16,35 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 /// Between the end of a connection and the next one.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
-/// Wait until a session is idle, or until a message has been read.
+/// Wait until a session is idle or needs input, or until a message has been read.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: coordctl wait dates --timeout 600\n\n\
-                        Exit codes: 0 idle or read, 1 not in time, or the message came back.")]
+#[command(
+    after_help = "Without --until it exits when the session is idle, and also when a question is open, since nobody may be\n\
+                        there to answer it.\n\n\
+                        Exit codes: 0 idle (with --until needs-input: a question is open), or read; 1 the message came back,\n\
+                        or with --until needs-input the session is idle; 3 unknown; 4 no coordd; 5 a question is open;\n\
+                        6 not in time.\n\n\
+                        Example: coordctl wait dates --timeout 600\n\
+                        Example: coordctl wait dates --until needs-input && coordctl permit ls dates"
+)]
 pub(crate) struct Args {
     /// A session, or a message's id such as m12.
     what: String,
+    /// Wait for this alone: with `idle`, open questions do not end the wait.
+    #[arg(long, value_name = "WHAT")]
+    until: Option<Until>,
     /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
+}
+
+/// What a session is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Until {
+    /// Nobody works, and nothing is asked.
+    Idle,
+    /// An agent asks something.
+    NeedsInput,
 }
 
 pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
@@ -44,7 +63,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
             Err(body) => return Err(Failure::from(body).into()),
         }
     }
-    session(context, &args.what, timeout)
+    session(context, &args.what, args.until, timeout)
 }
 
 fn is_message(text: &str) -> bool {
@@ -52,30 +71,62 @@ fn is_message(text: &str) -> bool {
         .is_some_and(|it| !it.is_empty() && it.bytes().all(|c| c.is_ascii_digit()))
 }
 
-fn session(context: &mut Context, name: &str, timeout: Option<Duration>) -> anyhow::Result<Exit> {
+fn session(
+    context: &mut Context,
+    name: &str,
+    wanted: Option<Until>,
+    timeout: Option<Duration>,
+) -> anyhow::Result<Exit> {
     let (view, _) = live::show(context, name)?;
     let mut asked = 0;
     let found = until(context, &view.id, timeout, |context| {
-        let response = context.call(Request::SessionShow { session: view.id.clone() })?;
-        let (session, agents) = live::detail(response.clone())?;
-        if session.questions > asked {
+        let (session, agents) = live::show(context, &view.id)?;
+        let is_quiet = live::is_quiet(&session, &agents);
+        if session.questions > asked && wanted == Some(Until::Idle) {
             output::note(&format!(
                 "{} has an open question: `coordctl permit ls {0}` shows it",
                 line(&session.name)
             ));
         }
         asked = session.questions;
-        Ok(live::is_quiet(&session, &agents).then_some(response))
+        Ok(how(wanted, is_quiet, session.questions).map(|how| (how, session, agents)))
     })?;
-    let Some(response) = found else { return Ok(timed_out(name, "still at work")) };
-    output::respond(context, &response, || {
-        let (session, agents) = live::detail(response.clone())?;
+    let Some((how, session, agents)) = found else {
+        let (session, agents) = live::show(context, &view.id)?;
+        if context.json {
+            let questions = live::open_questions(context, &session.id)?;
+            ended::json(How::TimedOut, (&session, &agents), &questions)?;
+        }
+        return Ok(timed_out(name, "still at work"));
+    };
+    let questions = match how {
+        How::NeedsInput => live::open_questions(context, &session.id)?,
+        How::Idle | How::TimedOut => Vec::new(),
+    };
+    if context.json {
+        ended::json(how, (&session, &agents), &questions)?;
+    } else if how == How::NeedsInput {
+        ended::say_needs_input(&session, &questions);
+    } else {
         let lead = agents.iter().find(|agent| agent.id == session.lead);
         let last = lead.and_then(|lead| lead.last.as_ref()).map(words::last_run);
-        let last = last.map(|it| format!("; its lead's last run {it}")).unwrap_or_default();
-        Ok(output::say(&format!("{} is idle{last}", line(&session.name)))?)
-    })?;
-    Ok(Exit::Done)
+        let last = last.map(|last| format!("; its lead's last run {last}")).unwrap_or_default();
+        output::say(&format!("{} is idle{last}", line(&session.name)))?;
+    }
+    Ok(match (how, wanted) {
+        (How::Idle, Some(Until::NeedsInput)) => Exit::Failed,
+        (How::NeedsInput, None) => Exit::NeedsInput,
+        (How::Idle | How::NeedsInput | How::TimedOut, _) => Exit::Done,
+    })
+}
+
+/// Whether the waiting is over.
+fn how(wanted: Option<Until>, is_quiet: bool, questions: u32) -> Option<How> {
+    match (wanted, is_quiet) {
+        (_, true) => Some(How::Idle),
+        (None | Some(Until::NeedsInput), false) if questions > 0 => Some(How::NeedsInput),
+        (_, false) => None,
+    }
 }
 
 /// Waits for a message's end and says how it ended.
@@ -89,7 +140,12 @@ pub(crate) fn message(
         expect!(&response, Receipt { receipt });
         Ok((receipt.state >= MessageState::Consumed).then_some(response))
     })?;
-    let Some(response) = found else { return Ok(timed_out(id, "not read yet")) };
+    let Some(response) = found else {
+        if context.json {
+            output::json(&context.call(Request::Receipt { message: id.to_owned() })?)?;
+        }
+        return Ok(timed_out(id, "not read yet"));
+    };
     expect!(&response, Receipt { receipt });
     output::respond(context, &response, || Ok(output::say(&text(receipt))?))?;
     Ok(if receipt.state == MessageState::Consumed { Exit::Done } else { Exit::Failed })
@@ -103,24 +159,24 @@ fn text(it: &Receipt) -> String {
 
 fn timed_out(what: &str, state: &str) -> Exit {
     output::note(&format!("time is up: {} is {state}", line(what)));
-    Exit::Failed
+    Exit::TimedOut
 }
 
 /// Asks `check` now and after each event, until it has something or the time is over.
-fn until(
+fn until<T>(
     context: &mut Context,
     session: &str,
     timeout: Option<Duration>,
-    mut check: impl FnMut(&mut Context) -> Result<Option<Response>, Failure>,
-) -> Result<Option<Response>, Failure> {
+    mut check: impl FnMut(&mut Context) -> Result<Option<T>, Failure>,
+) -> Result<Option<T>, Failure> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         // The subscription comes first, so that no change between it and the first check is missed.
         let request = Request::Subscribe { session: session.to_owned(), after: None };
         let (mut client, _) = context.open(request)?;
         loop {
-            if let Some(response) = check(context)? {
-                return Ok(Some(response));
+            if let Some(found) = check(context)? {
+                return Ok(Some(found));
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -155,6 +211,26 @@ mod tests {
     fn messages_are_told_from_sessions() {
         assert!(is_message("m12"));
         assert!(!is_message("m") && !is_message("m12x") && !is_message("main"));
+    }
+
+    #[test]
+    fn fa7_a_question_ends_the_waiting_unless_only_idle_counts() {
+        let (idle, asked) = (Some(How::Idle), Some(How::NeedsInput));
+        let table = [
+            (None, true, 0, idle),
+            (None, false, 0, None),
+            (None, false, 1, asked),
+            (Some(Until::Idle), false, 1, None),
+            (Some(Until::Idle), true, 0, idle),
+            (Some(Until::NeedsInput), false, 1, asked),
+            (Some(Until::NeedsInput), false, 0, None),
+            (Some(Until::NeedsInput), true, 0, idle),
+            // Stopped with a question open: nobody goes on whatever is answered.
+            (None, true, 1, idle),
+        ];
+        for (wanted, is_quiet, questions, want) in table {
+            assert_eq!(how(wanted, is_quiet, questions), want, "{wanted:?} {is_quiet} {questions}");
+        }
     }
 
     #[test]

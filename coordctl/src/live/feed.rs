@@ -1,9 +1,14 @@
 //! One queue for all that can happen to a live view: the daemon, the keyboard, Ctrl-C.
 
 use crate::client::{Client, Forwarded};
+use crate::input::hold;
+use crate::question::desk::Typed;
+use crate::signals::OfLines;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proto::error::ErrorBody;
 use proto::event::Numbered;
-use std::io::BufRead as _;
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -12,6 +17,12 @@ use std::time::Duration;
 /// Inputs that may wait. When the queue is full its reader waits too, and the daemon then reports
 /// what it left out.
 const QUEUE_LEN_MAX: usize = 1024;
+
+/// Bytes read from the keyboard at once: more comes when something is pasted.
+const READ_LEN: usize = 64 * 1024;
+
+/// Between two lines of a paste, where a terminal collects lines.
+const PASTE_GAP_MS: u8 = 5;
 
 /// When Ctrl-C is pressed more often than this and not handled, as with a stuck daemon, the program
 /// ends.
@@ -29,9 +40,23 @@ pub(crate) enum Input {
         of: u64,
         why: Option<ErrorBody>,
     },
-    Line(String),
-    EndOfLines,
+    /// A line of what is no terminal, or of one that collects lines itself.
+    Line(Typed),
+    /// Keys of the terminal.
+    Keys(Vec<u8>),
+    Ended,
     Interrupt,
+    /// The terminal is to be drawn anew.
+    Redraw,
+}
+
+/// How the keyboard is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyboard {
+    /// Not at all.
+    Ignored,
+    Lines,
+    Keys,
 }
 
 /// The queue, and which connection feeds it.
@@ -45,22 +70,32 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(takes_input: bool) -> Self {
+    pub(crate) fn new() -> Self {
         let (sender, queue) = sync_channel(QUEUE_LEN_MAX);
         let unheard = Arc::new(AtomicUsize::new(0));
-        let (interrupts, count) = (sender.clone(), Arc::clone(&unheard));
-        crate::signals::watch_interrupts(move || {
-            count.fetch_add(1, Ordering::Relaxed) < UNHEARD_MAX
-                && !matches!(
-                    interrupts.try_send(Input::Interrupt),
-                    Err(TrySendError::Disconnected(_))
-                )
-        });
-        if takes_input {
-            let lines = sender.clone();
-            std::thread::spawn(move || read_lines(&lines));
-        }
+        let (signals, count) = (sender.clone(), Arc::clone(&unheard));
+        let tell = move |signal| match signal {
+            OfLines::Interrupt => {
+                count.fetch_add(1, Ordering::Relaxed) < UNHEARD_MAX
+                    && !matches!(
+                        signals.try_send(Input::Interrupt),
+                        Err(TrySendError::Disconnected(_))
+                    )
+            }
+            OfLines::Redraw => signals.try_send(Input::Redraw).is_ok(),
+        };
+        crate::signals::watch_lines(tell, hold::give_back, hold::again);
         Self { queue, sender, connection: 0, unheard }
+    }
+
+    /// From now on, what is typed comes too. Once for each program.
+    pub(crate) fn read(&self, keyboard: Keyboard) {
+        let inputs = self.sender.clone();
+        match keyboard {
+            Keyboard::Ignored => {}
+            Keyboard::Lines => drop(std::thread::spawn(move || read_lines(&inputs))),
+            Keyboard::Keys => drop(std::thread::spawn(move || read_keys(&inputs))),
+        }
     }
 
     /// From now on, events come from this connection.
@@ -86,19 +121,52 @@ impl Feed {
     }
 }
 
-fn read_lines(lines: &SyncSender<Input>) {
+fn read_keys(keys: &SyncSender<Input>) {
     let mut stdin = std::io::stdin().lock();
-    let mut buf = Vec::new();
+    let mut buffer = vec![0; READ_LEN];
     loop {
-        buf.clear();
-        let Ok(1..) = stdin.read_until(b'\n', &mut buf) else {
-            let _nobody_listens = lines.send(Input::EndOfLines);
-            return;
+        let input = match stdin.read(&mut buffer) {
+            Ok(len @ 1..) => Input::Keys(buffer.get(..len).unwrap_or_default().to_vec()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Ok(_) | Err(_) => Input::Ended,
         };
-        let text = String::from_utf8_lossy(&buf);
-        let input = Input::Line(text.trim_end_matches(['\n', '\r']).to_owned());
-        if lines.send(input).is_err() {
+        let is_last = matches!(input, Input::Ended);
+        if keys.send(input).is_err() || is_last {
             return;
         }
     }
+}
+
+/// Lines of a pipe or file, one by one. Of a terminal that collects lines itself, those that are there at once are one paste.
+fn read_lines(lines: &SyncSender<Input>) {
+    let mut stdin = std::io::stdin().lock();
+    let is_terminal = std::io::stdin().is_terminal();
+    loop {
+        let mut text = String::new();
+        let mut count = 0;
+        loop {
+            let mut buf = Vec::new();
+            let Ok(1..) = stdin.read_until(b'\n', &mut buf) else { break };
+            text.push_str(&String::from_utf8_lossy(&buf));
+            count += 1;
+            if !is_terminal || text.len() > proto::message::BODY_LEN_MAX || !more_is_there() {
+                break;
+            }
+        }
+        if count == 0 {
+            let _nobody_listens = lines.send(Input::Ended);
+            return;
+        }
+        let text = text.trim_end_matches(['\n', '\r']).to_owned();
+        if lines.send(Input::Line(Typed { text, is_paste: count > 1, about: None })).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the next line has been typed already, which nobody does by hand.
+fn more_is_there() -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    matches!(poll(&mut fds, PollTimeout::from(PASTE_GAP_MS)), Ok(1..))
 }

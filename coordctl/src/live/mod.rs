@@ -4,23 +4,28 @@
 //! place; [`view::View`] turns events into lines and does no I/O. Calls to coordd go over
 //! connections of their own.
 
+mod asking;
 pub(crate) mod feed;
 pub(crate) mod flow;
 pub(crate) mod roster;
 pub(crate) mod transcript;
+mod typing;
 pub(crate) mod view;
 
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::expect;
+use crate::input::{Did, Input as TypedLine};
 use crate::output;
-use crate::terminal::Style;
-use feed::{Feed, Input};
+use crate::question::desk::Typed;
+use crate::terminal::{Style, line};
+use feed::{Feed, Input, Keyboard};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::event::{Event, Numbered};
 use proto::request::Request;
 use proto::response::Response;
 use proto::view::{AgentView, SessionState, SessionView};
+use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use view::View;
@@ -36,7 +41,7 @@ const REMIND_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) enum Next {
     Event(Box<Numbered>),
-    Line(String),
+    Line(Typed),
     InputEnded,
     Interrupt,
     /// Nothing within the time.
@@ -74,6 +79,9 @@ pub(crate) struct Live {
     feed: Feed,
     options: Options,
     shown_at: Instant,
+    /// The line that is typed, where the terminal is ours; and what came of keys and was not taken yet.
+    input: Option<TypedLine>,
+    typed: VecDeque<Did>,
 }
 
 impl Live {
@@ -84,9 +92,18 @@ impl Live {
         let style = if options.sink == Sink::Stdout { context.style } else { Style::default() };
         let mut view = View::new(style, streams, &session, &options.agent);
         view.roster.replace(&agents);
-        view.answers = options.input && std::io::stdin().is_terminal();
-        let feed = Feed::new(options.input);
-        let mut live = Self { session, view, feed, options, shown_at: Instant::now() };
+        let on_terminals = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        view.answers = options.input && on_terminals && options.sink == Sink::Stdout;
+        // Signals are watched before the terminal is taken, so that it is given back whatever ends us.
+        let feed = Feed::new();
+        let input = if view.answers { TypedLine::take(style) } else { None };
+        feed.read(match (options.input, &input) {
+            (false, _) => Keyboard::Ignored,
+            (true, None) => Keyboard::Lines,
+            (true, Some(_)) => Keyboard::Keys,
+        });
+        let (shown_at, typed) = (Instant::now(), VecDeque::new());
+        let mut live = Self { session, view, feed, options, shown_at, input, typed };
         live.connect(context)?;
         Ok(live)
     }
@@ -98,7 +115,13 @@ impl Live {
         }
         self.shown_at = Instant::now();
         let written = match self.options.sink {
-            Sink::Stdout => output::print(text),
+            Sink::Stdout => {
+                let prompt = self.prompt();
+                match &mut self.input {
+                    Some(input) => output::print(&input.above(text, &prompt)),
+                    None => output::print(text),
+                }
+            }
             Sink::Stderr => std::io::stderr().lock().write_all(text.as_bytes()),
             Sink::Nothing => Ok(()),
         };
@@ -110,6 +133,16 @@ impl Live {
     pub(crate) fn next(&mut self, context: &mut Context, wait: Duration) -> Result<Next, Failure> {
         let until = Instant::now() + wait;
         loop {
+            match self.typed.pop_front() {
+                Some(Did::Submitted(typed)) => {
+                    let shown =
+                        format!("{}{}\n", self.prompt(), crate::terminal::clean(&typed.text));
+                    self.print(&shown)?;
+                    return Ok(Next::Line(typed));
+                }
+                Some(Did::Ended) => return Ok(Next::InputEnded),
+                None => {}
+            }
             let left = until.saturating_duration_since(Instant::now());
             let Some(input) = self.feed.receive(left) else {
                 self.remind()?;
@@ -123,9 +156,7 @@ impl Live {
                     if let Event::SessionChanged { state } = event.event {
                         self.session.state = state;
                     }
-                    if self.options.sink == Sink::Stdout {
-                        self.view.fit(crate::terminal::columns(std::io::stdout()));
-                    }
+                    self.fit();
                     let text = self.view.event(&event, crate::format::now_ms());
                     self.print(&text)?;
                     if matches!(event.event, Event::CaughtUp {}) {
@@ -140,8 +171,23 @@ impl Live {
                 }
                 // Of a connection that is no longer ours.
                 Input::Event { .. } | Input::Lost { .. } => {}
-                Input::Line(line) => return Ok(Next::Line(line)),
-                Input::EndOfLines => return Ok(Next::InputEnded),
+                Input::Line(mut typed) => {
+                    // A terminal that collects lines does not tell when one was begun.
+                    typed.about = self.view.desk.drawn().map(|it| it.id.clone());
+                    return Ok(Next::Line(typed));
+                }
+                Input::Keys(bytes) => {
+                    let about = self.view.desk.drawn().map(|it| it.id.clone());
+                    if let Some(input) = &mut self.input {
+                        self.typed.extend(input.feed(&bytes, about.as_deref()));
+                    }
+                    self.redraw()?;
+                }
+                Input::Redraw => {
+                    self.fit();
+                    self.redraw()?;
+                }
+                Input::Ended => return Ok(Next::InputEnded),
                 Input::Interrupt => return Ok(Next::Interrupt),
             }
         }
@@ -169,7 +215,7 @@ impl Live {
         let questions = open_questions(context, &session.id)?;
         self.session = session;
         self.view.roster.replace(&agents);
-        let text = self.view.ask(questions);
+        let text = self.view.ask(questions, crate::format::now_ms());
         self.print(&text)
     }
 
@@ -188,9 +234,9 @@ impl Live {
     /// After the connection was lost: attaches again, starting the daemon if need be. What was
     /// shown is not shown again. False if the session is gone.
     fn reattach(&mut self, context: &mut Context, why: Option<ErrorBody>) -> Result<bool, Failure> {
-        let name = crate::terminal::line(&self.session.name);
+        let name = line(&self.session.name);
         if why.as_ref().is_some_and(|it| it.code == ErrorCode::ShuttingDown) {
-            output::note("coordctl: coordd has ended; waiting for it to return…");
+            self.note("coordctl: coordd has ended; waiting for it to return…")?;
             if !wait_for_daemon(context) {
                 return Err(Failure::new(Exit::NoDaemon, "coordd was stopped")
                     .hint(format!("`coordctl attach {name}` starts it again and continues")));
@@ -198,13 +244,13 @@ impl Live {
         } else {
             let why =
                 why.map_or_else(|| "the connection to coordd was lost".to_owned(), |it| it.message);
-            output::note(&format!("coordctl: {why}; reattaching…"));
+            self.note(&format!("coordctl: {why}; reattaching…"))?;
         }
         // The whole transcript comes again; entries already shown are left out by their numbers.
         self.options.history = None;
         match self.connect(context) {
             Ok(()) => {
-                output::note("coordctl: reattached");
+                self.note("coordctl: reattached")?;
                 Ok(true)
             }
             Err(error) if error.exit == Exit::Denied => Ok(false),
@@ -278,7 +324,8 @@ pub(crate) fn show(
     detail(context.call(Request::SessionShow { session: session.to_owned() })?)
 }
 
-fn open_questions(
+/// The open questions of a session, or of all where none is named; the oldest first.
+pub(crate) fn open_questions(
     context: &mut Context,
     session: &str,
 ) -> Result<Vec<proto::view::PermissionView>, Failure> {

@@ -3,22 +3,23 @@
 use super::flow::Flow;
 use super::roster::Roster;
 use super::transcript::{self, Detail};
-use crate::push;
+use crate::question::card;
+use crate::question::desk::Desk;
 use crate::terminal::{Filter, Paint, Style, clean, line};
-use crate::words;
+use crate::{format, push, words};
 use proto::entry::{Entry, Origin, What};
 use proto::event::{Event, Numbered};
 use proto::notification::Notification;
-use proto::view::{AgentState, PermissionView, SessionView};
+use proto::view::{AgentState, SessionView};
 use std::collections::BTreeMap;
 
 /// What is kept to show a session.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) roster: Roster,
-    /// Open questions, oldest first.
-    pub(crate) questions: Vec<PermissionView>,
-    style: Style,
+    /// The open questions, and which of them is drawn.
+    pub(crate) desk: Desk,
+    pub(super) style: Style,
     /// Whether the user answers questions here.
     pub(crate) answers: bool,
     /// Whether answers are shown while they are written.
@@ -26,13 +27,16 @@ pub(crate) struct View {
     session: String,
     lead: String,
     /// The one agent that is shown; empty for the lead among its workers.
-    agent: String,
+    pub(super) agent: String,
     /// The last entry shown of each agent, so that none is shown twice.
     seen: BTreeMap<String, u64>,
     /// Ends of runs that were shown before they came into the lead's conversation.
     told: BTreeMap<String, u32>,
     open: Option<Open>,
 }
+
+/// Questions that a reminder lists.
+const REMINDED_MAX: usize = 5;
 
 /// How long lines about other agents wait for the end of an answer that is being written.
 const HOLD_MS: u64 = 2_000;
@@ -74,7 +78,7 @@ impl View {
         Self {
             answers: false,
             roster: Roster::default(),
-            questions: Vec::new(),
+            desk: Desk::default(),
             style,
             streams,
             session: line(&session.name),
@@ -144,21 +148,15 @@ impl View {
         if held { self.break_off(String::new()) } else { String::new() }
     }
 
-    /// Replaces the open questions, and shows the new ones.
-    pub(crate) fn ask(&mut self, questions: Vec<PermissionView>) -> String {
-        let known: Vec<String> =
-            self.questions.iter().map(|question| question.id.clone()).collect();
-        let new = questions.iter().filter(|question| !known.contains(&question.id));
-        let text = new.map(|it| self.question(it)).collect();
-        self.questions = questions;
-        self.interrupting(text)
-    }
-
     /// Who is still at work, when nothing has been heard for a while.
     pub(crate) fn reminder(&mut self, now_ms: u64) -> String {
         let mut text = self.roster.working(now_ms, self.style);
-        for question in &self.questions {
-            text.push_str(&self.question(question));
+        for question in self.desk.open().iter().take(REMINDED_MAX) {
+            let call = card::short(&question.question);
+            let ago = format::ago(now_ms, question.asked_ms);
+            let said =
+                format!("? {}  {} asked {ago}: {call}", line(&question.id), line(&question.agent));
+            push!(text, "{}\n", self.style.paint(Paint::Warn, &said));
         }
         self.interrupting(text)
     }
@@ -191,15 +189,9 @@ impl View {
             Event::RunEnded { name, notification, thin } => {
                 self.run_ended(name, notification, *thin)
             }
-            Event::PermissionAsked { permission } => {
-                let text = self.question(permission);
-                self.questions.push(permission.clone());
-                text
-            }
-            Event::PermissionAnswered { id, allowed } => {
-                self.questions.retain(|question| question.id != *id);
-                let answer = if *allowed { "allowed" } else { "denied" };
-                self.aside(Paint::Faint, &format!("{} {answer}", line(id)))
+            Event::PermissionAsked { permission } => self.asked(permission, now_ms),
+            Event::PermissionAnswered { id, allowed, rule, with, .. } => {
+                self.answered_elsewhere(id, *allowed, rule, with, now_ms)
             }
             Event::SessionChanged { state } => {
                 let state = words::session_state(*state);
@@ -246,24 +238,7 @@ impl View {
         transcript::notification(name, it, thin, self.style)
     }
 
-    fn question(&self, it: &PermissionView) -> String {
-        let head = format!("? {} asks: {}", line(&it.agent), words::question(&it.question));
-        let mut text = format!("{}\n", self.style.paint(Paint::Warn, &head));
-        let reason = line(&it.question.reason);
-        if !reason.is_empty() {
-            push!(text, "  {reason}\n");
-        }
-        let id = line(&it.id);
-        let how = if self.answers {
-            "y(es), n(o) or a(lways) answers it".to_owned()
-        } else {
-            format!("coordctl permit allow {id} [--always], or coordctl permit deny {id}")
-        };
-        text.push_str(&self.aside(Paint::Faint, &how));
-        text
-    }
-
-    fn aside(&self, paint: Paint, text: &str) -> String {
+    pub(super) fn aside(&self, paint: Paint, text: &str) -> String {
         let text = Flow::new("  ", 2, self.style.columns).whole(text);
         format!("  {}\n", self.style.paint(paint, &text))
     }
@@ -336,7 +311,7 @@ impl View {
     }
 
     /// Ends the line of an answer that is being written, before something else is said.
-    fn interrupting(&mut self, text: String) -> String {
+    pub(super) fn interrupting(&mut self, text: String) -> String {
         if text.is_empty() { text } else { self.break_off(text) }
     }
 

@@ -2,7 +2,7 @@ use super::super::roster::tests::agent;
 use super::*;
 use proto::agent::{Mode, Model, Provider, Role};
 use proto::notification::{RunStatus, Usage};
-use proto::view::SessionState;
+use proto::view::{PermissionView, SessionState};
 
 fn session() -> SessionView {
     SessionView {
@@ -148,30 +148,69 @@ fn the_lead_among_its_workers_is_spared_their_entries() {
     assert_eq!(view.event(&at(event), 0), "");
 }
 
+fn asks(id: &str, agent: &str) -> PermissionView {
+    card::tests::bash(id, agent, "rm -r x")
+}
+
+fn asked(it: &PermissionView) -> Numbered {
+    at(Event::PermissionAsked { permission: it.clone() })
+}
+
+fn answered(id: &str, with: &str) -> Numbered {
+    at(Event::PermissionAnswered {
+        id: id.into(),
+        allowed: true,
+        agent: "w".into(),
+        rule: "Bash(rm *)".into(),
+        with: with.into(),
+        note: String::new(),
+    })
+}
+
 #[test]
 fn w3_a_question_says_how_it_is_answered_and_goes_when_it_is() {
     let mut view = view(false);
-    let permission = PermissionView {
-        id: "p3".into(),
-        session: "0f".into(),
-        agent: "w".into(),
-        cwd: "/w".into(),
-        question: proto::agent::Question {
-            tool: "Bash".into(),
-            input: proto::json::Json(serde_json::json!({"command": "rm -r x"})),
-            reason: "not allowed by a rule".into(),
-            rule: "Bash(rm *)".into(),
-        },
-        asked_ms: 0,
-        allowed: None,
-    };
-    let shown = view.event(&at(Event::PermissionAsked { permission: permission.clone() }), 0);
-    assert!(shown.starts_with("? w asks: Bash rm -r x\n  not allowed by a rule\n"), "{shown}");
-    assert!(shown.contains("coordctl permit allow p3"));
-    assert_eq!(view.ask(vec![permission]), "", "it is known");
-    let shown = view.event(&at(Event::PermissionAnswered { id: "p3".into(), allowed: false }), 0);
-    assert_eq!(shown, "  p3 denied\n");
-    assert!(view.questions.is_empty());
+    let shown = view.event(&asked(&asks("p3", "w")), 0);
+    assert!(shown.starts_with("? p3  w asks: Bash\n   │ rm -r x\n"), "{shown}");
+    assert!(shown.contains("coordctl permit allow p3"), "{shown}");
+    assert_eq!(view.ask(vec![asks("p3", "w")], 0), "", "it is known");
+    let shown = view.event(&answered("p3", ""), 0);
+    assert_eq!(shown, "  p3 allowed, not from here: w: Bash rm -r x (by the rule Bash(rm *))\n");
+    assert!(view.desk.open().is_empty());
+}
+
+/// fA1, A-2: of several, one is drawn, and the next when that is answered.
+#[test]
+fn fa1_a2_one_question_is_drawn_at_a_time() {
+    let mut view = view(false);
+    view.answers = true;
+    let shown = view.event(&asked(&asks("p1", "w")), 0);
+    assert!(shown.contains("? p1  w asks") && shown.contains("  y  yes, this once\n"), "{shown}");
+    let shown = view.event(&asked(&asks("p2", "v")), 0);
+    assert_eq!(shown, "  p2 waits: v asks: Bash rm -r x (p1 is answered first)\n");
+    view.event(&asked(&asks("p3", "v")), 0);
+    assert_eq!(view.desk.drawn().unwrap().id, "p1");
+    let shown = view.answered("p1", 0);
+    assert!(shown.starts_with("? p2  v asks"), "{shown}");
+    assert_eq!(view.event(&answered("p1", ""), 0), "", "it has been told");
+    let shown = view.event(&answered("p2", "p1"), 0);
+    assert!(
+        shown.starts_with("  p2 allowed with p1: v: Bash rm -r x (by the rule Bash(rm *))\n? p3"),
+        "{shown}"
+    );
+}
+
+/// fA2: who looks at one agent is asked by that agent alone.
+#[test]
+fn fa2_only_the_questions_of_the_agent_that_is_shown() {
+    let mut view = View::new(Style::default(), false, &session(), "a1");
+    view.answers = true;
+    view.roster.put(&agent("a1", "w", Role::Worker, AgentState::Running));
+    assert_eq!(view.event(&asked(&asks("p1", "v")), 0), "");
+    assert_eq!(view.ask(vec![asks("p1", "v")], 0), "");
+    assert!(view.desk.open().is_empty());
+    assert!(view.event(&asked(&asks("p2", "w")), 0).contains("? p2  w asks"));
+    assert_eq!(view.event(&answered("p1", ""), 0), "");
 }
 
 #[test]

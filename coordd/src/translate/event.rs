@@ -5,7 +5,7 @@ use coordd_core::Core;
 use coordd_core::agent::{Life, Runtime};
 use coordd_core::denial::Denial;
 use coordd_core::effect::Event as It;
-use coordd_core::id::{MessageId, SessionId};
+use coordd_core::id::{MessageId, PermissionId, SessionId};
 use coordd_core::message::State;
 use proto::event::Event;
 use proto::json::Json;
@@ -58,9 +58,7 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
         It::PermissionAsked(id) => Event::PermissionAsked {
             permission: view::permission(core, durable.permissions.get(id)?),
         },
-        It::PermissionAnswered { id, allowed } => {
-            Event::PermissionAnswered { id: id.to_string(), allowed: *allowed }
-        }
+        It::PermissionAnswered { id, allowed } => answered(core, *id, *allowed)?,
         It::TeamChanged(name) => {
             Event::TeamChanged { team: view::team(core, facts, durable.teams.get(name)?) }
         }
@@ -78,6 +76,21 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
             Event::Warning { text: edit_refused(team.as_str(), *task, why, is_known) }
         }
         It::Warning(text) => Event::Warning { text: text.clone() },
+    })
+}
+
+/// The end of a question: by whom and how is in what is kept of it.
+fn answered(core: &Core, id: PermissionId, allowed: bool) -> Option<Event> {
+    let question = core.durable.permissions.get(&id)?;
+    let answer = question.answer.as_ref()?;
+    let agent = core.durable.agents.get(&question.agent).map(|of| of.name.to_string());
+    Some(Event::PermissionAnswered {
+        id: id.to_string(),
+        allowed,
+        agent: agent.unwrap_or_default(),
+        rule: answer.rule.clone(),
+        with: String::new(),
+        note: answer.reason.clone(),
     })
 }
 

@@ -77,6 +77,8 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
             input: question.input.0.to_string(),
             reason: question.reason,
             rule: question.rule,
+            about: question.about,
+            shown: serde_json::to_string(&question.shown).map_err(|error| unreadable(&error))?,
         }),
         Wire::PermissionList { session } => Request::PermissionList { session },
         Wire::PermissionAnswer { id, allow, always, reason } => {
@@ -141,7 +143,6 @@ fn new_session(
     wire: proto::request::NewSession,
     definitions: Vec<String>,
 ) -> Result<NewSession, ErrorBody> {
-    let text = |error: serde_json::Error| ErrorBody::new(ErrorCode::Invalid, error.to_string());
     Ok(NewSession {
         name: wire.name,
         cwd: wire.cwd,
@@ -149,12 +150,13 @@ fn new_session(
         mode_variable: wire.mode_variable,
         simple_variable: wire.simple_variable,
         model: match &wire.model {
-            Some(model) => serde_json::to_string(model).map_err(text)?,
+            Some(model) => serde_json::to_string(model).map_err(|error| unreadable(&error))?,
             None => String::new(),
         },
         runtime: runtime(wire.runtime),
         lead_runtime: runtime(wire.lead_runtime),
-        permissions: serde_json::to_string(&wire.permissions).map_err(text)?,
+        permissions: serde_json::to_string(&wire.permissions)
+            .map_err(|error| unreadable(&error))?,
         scratchpad: wire.scratchpad,
         definitions,
         worker_turns: wire.max_turns,
@@ -189,6 +191,10 @@ fn core_role(wire: proto::agent::Role) -> Role {
         proto::agent::Role::Worker => Role::Worker,
         proto::agent::Role::Peer => Role::Peer,
     }
+}
+
+fn unreadable(error: &serde_json::Error) -> ErrorBody {
+    ErrorBody::new(ErrorCode::Invalid, error.to_string())
 }
 
 fn inbound(word: &str) -> Result<Option<Inbound>, ErrorBody> {

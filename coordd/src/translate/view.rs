@@ -243,9 +243,13 @@ pub(crate) fn permission(core: &Core, it: &Permission) -> PermissionView {
             input: Json(serde_json::from_str(&it.question.input).unwrap_or_default()),
             reason: it.question.reason.clone(),
             rule: it.question.rule.clone(),
+            about: it.question.about.clone(),
+            shown: serde_json::from_str(&it.question.shown).unwrap_or_default(),
         },
         asked_ms: it.asked_ms,
         allowed: it.answer.as_ref().map(|answer| answer.allow),
+        covers: Vec::new(),
+        denied: Vec::new(),
     }
 }
 

@@ -188,7 +188,7 @@ fn a25_m10_what_a_claude_holds_is_held_and_then_expired_here() {
     claude.line("system/peer_message_hold");
     reaches(&daemon, &id, MessageState::Held);
     let ran = daemon.coordctl(&["wait", &id, "--timeout", "1"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(ran.code, 6, "{ran:?}");
     // A session of ours of the same kind is heard.
     let steps = json!([
         { "tools": [{ "name": "SendMessage", "input": { "to": address, "message": "of the same kind" } }] },

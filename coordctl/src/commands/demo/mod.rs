@@ -7,7 +7,7 @@
 mod project;
 
 use super::new::SessionArgs;
-use super::run::{self, Ending, OnInterrupt};
+use super::run::{self, Ending, Manner, OnInterrupt, OnQuestion};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::live::Sink;
@@ -178,8 +178,13 @@ fn job(
     let sink = if context.json { Sink::Stderr } else { Sink::Stdout };
     screen.plain("\n")?;
     let mut live = run::start(context, session, takes_input, sink)?;
-    let (session, agents) = match run::follow(context, &mut live, OnInterrupt::End)? {
-        Ending::Quiet { session, agents } => (session, agents),
+    // A worker of the demo that is denied something goes another way; nothing waits for ever.
+    let on_question = if takes_input { OnQuestion::Wait } else { OnQuestion::Deny };
+    let manner = Manner { on_interrupt: OnInterrupt::End, on_question };
+    let (session, agents) = match run::follow(context, &mut live, manner)? {
+        Ending::Quiet { session, agents } | Ending::Asked { session, agents, .. } => {
+            (session, agents)
+        }
         Ending::Stopped | Ending::Detached => {
             return Err(Failure::failed("the demo was interrupted; its session is stopped").into());
         }

@@ -330,6 +330,8 @@ impl Process {
                 input: "{}".into(),
                 reason: "it is not allowed".into(),
                 rule: "Bash(true)".into(),
+                about: "true".into(),
+                shown: String::new(),
             });
         }
         match random.below(12) {

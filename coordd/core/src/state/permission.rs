@@ -33,8 +33,22 @@ pub struct Question {
     pub input: String,
     /// Why it is asked.
     pub reason: String,
-    /// A rule that would allow it.
+    /// A rule that would allow it; empty where none can.
     pub rule: String,
+    /// What calls have in common that are about the same; empty where only all of the input tells.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
+    /// What people are shown besides, as JSON text that means nothing here.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shown: String,
+}
+
+impl Question {
+    /// What it takes on the disk, but for its frame.
+    pub(crate) fn len(&self) -> usize {
+        let texts = [&self.tool, &self.input, &self.reason, &self.rule, &self.about, &self.shown];
+        texts.iter().map(|text| text.len()).sum()
+    }
 }
 
 /// The user's answer.

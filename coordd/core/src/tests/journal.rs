@@ -490,7 +490,14 @@ fn message(id: u64, to: &str, from: Sender, kind: Kind, state: State) -> Record 
 
 fn permission(id: u64, answer: Option<Answer>) -> Record {
     let (tool, input) = ("Bash".into(), "{\"command\":\"make\"}".into());
-    let question = Question { tool, input, reason: "asked".into(), rule: "Bash(make)".into() };
+    let question = Question {
+        tool,
+        input,
+        reason: "asked".into(),
+        rule: "Bash(make)".into(),
+        about: String::new(),
+        shown: String::new(),
+    };
     let (id, session, agent) = (PermissionId(id), session_id(), AgentId("a2".into()));
     let permission =
         Permission { id, session, agent, question, asked_ms: 1_700_000_000_006, answer };

@@ -15,6 +15,8 @@ fn ask(stage: &mut Stage, peer: PeerId) -> u64 {
         input: "{\"command\":\"make\"}".into(),
         reason: "no rule allows it".into(),
         rule: "Bash(make)".into(),
+        about: "make".into(),
+        shown: String::new(),
     };
     stage.send_call(peer, Some("tool-1"), Request::PermissionAsk(question))
 }

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use proto::agent::{Bootstrap, Question};
+use proto::agent::{Bootstrap, Place, Question, Shown};
 use proto::json::Json;
 use proto::notification::FailureClass;
 use proto::request::Request;
@@ -19,10 +19,15 @@ use crate::outcome::Shortfall;
 use crate::tools::permissions::{
     Decision, PermissionMode, Permissions, Places, RuleTexts, Workspace,
 };
-use crate::tools::{ToolContext, ToolOutput};
+use crate::tools::{ToolContext, ToolOutput, change};
 
 /// What an agent does while the user decides.
 pub(super) const WAITING: &str = "waiting for approval";
+
+/// Bytes of all that a question says: coordd takes no more, and its other parts need some.
+const QUESTION_LEN_MAX: usize = 120 * 1024;
+/// Bytes of what a question is about.
+const ABOUT_LEN_MAX: usize = 2 * 1024;
 
 /// The rules of an agent, or why they cannot be used: then nothing runs.
 pub(super) struct Approvals {
@@ -49,6 +54,14 @@ impl Approvals {
             }
         }
     }
+}
+
+/// What calls have in common that are about the same, so that what was said about one is remembered at the next.
+fn about(tool: &str, input: &serde_json::Value) -> String {
+    let fields = ["command", "file_path", "notebook_path", "url", "path", "query"];
+    let told = fields.iter().find_map(|name| input.get(name)?.as_str());
+    let text = told.map_or_else(|| format!("{tool} {input}"), |text| text.trim().to_owned());
+    crate::tools::cut(&text, ABOUT_LEN_MAX).to_owned()
 }
 
 fn read_rules(boot: &Bootstrap, tools: &ToolContext) -> Result<Permissions, String> {
@@ -82,7 +95,7 @@ pub(super) enum Verdict {
     Allowed,
     /// The model reads why.
     Denied(String),
-    Asked(Question),
+    Asked(Box<Question>),
 }
 
 impl Agent {
@@ -91,7 +104,7 @@ impl Agent {
         let question = match self.judge(call) {
             Verdict::Allowed => return None,
             Verdict::Denied(why) => return Some(ToolOutput::error(why)),
-            Verdict::Asked(question) => question,
+            Verdict::Asked(question) => *question,
         };
         self.activity(WAITING, elapsed_ms);
         let asked = self.link.call(Request::PermissionAsk { question }, Some(call.id.clone()));
@@ -114,16 +127,25 @@ impl Agent {
         match rules.decide(&call.tool, &call.input) {
             Decision::Allow => Verdict::Allowed,
             Decision::Deny { reason } => Verdict::Denied(format!("Permission denied. {reason}")),
-            Decision::Ask { reason, subject } => Verdict::Asked(Question {
-                tool: call.tool.clone(),
-                input: Json(call.input.clone()),
-                reason,
-                rule: subject.unwrap_or_default(),
-            }),
+            Decision::Ask { reason, subject } => {
+                let rule = subject.filter(|rule| rules.would_allow(rule, &call.tool, &call.input));
+                Verdict::Asked(Box::new(self.question(call, reason, rule.unwrap_or_default())))
+            }
         }
     }
 
-    /// Handles the answer to a question. None when the call may run; else the text for the model.
+    /// What the user is asked, with all that is needed to judge it.
+    fn question(&self, call: &OpenCall, reason: String, rule: String) -> Question {
+        let input = Json(call.input.clone());
+        let told = call.input.to_string().len() + reason.len() + rule.len();
+        let room = QUESTION_LEN_MAX.saturating_sub(told);
+        let change = change::of(&call.tool, &call.input, &self.tools, room);
+        let shown = Shown { place: Place::Unsaid, change };
+        let about = about(&call.tool, &call.input);
+        Question { tool: call.tool.clone(), input, reason, rule, about, shown }
+    }
+
+    /// Takes the answer to a question in. None when the call may run; else what the model is told.
     pub(super) fn hear(&mut self, answer: Result<Response, CallError>) -> Option<String> {
         match answer {
             Ok(Response::Permitted { allow: true, rule, .. }) => {

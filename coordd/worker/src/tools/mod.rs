@@ -10,6 +10,7 @@
 
 mod bash;
 mod bounded;
+pub(crate) mod change;
 pub(crate) mod child;
 mod context;
 mod edit;

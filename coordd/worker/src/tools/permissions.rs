@@ -147,6 +147,12 @@ impl Permissions {
         Ok(())
     }
 
+    /// Whether this rule, added, would let the call run. Where rules ask or a path is guarded, no allow rule may.
+    pub(crate) fn would_allow(&self, rule: &str, tool: &str, input: &Value) -> bool {
+        let mut with = self.clone();
+        with.allow_always(rule).is_ok() && with.decide(tool, input) == Decision::Allow
+    }
+
     /// Which paths `Read` deny rules hide, for the searches; none if there are no such rules.
     pub(crate) fn hidden(&self) -> Option<PathFilter> {
         let rules: Vec<Rule> = Self::read_rules(&self.deny).cloned().collect();

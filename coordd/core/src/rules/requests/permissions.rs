@@ -17,8 +17,7 @@ use alloc::string::String;
 
 pub(super) fn ask(call: &Call, turn: &mut Turn<'_>, question: Question) -> Verdict {
     let agent = call.agent(turn.durable)?;
-    let len =
-        question.input.len() + question.rule.len() + question.reason.len() + question.tool.len();
+    let len = question.len();
     if len > limits::QUESTION_LEN_MAX {
         return Err(Denial::TooLarge { field: "question", len, max: limits::QUESTION_LEN_MAX });
     }

@@ -173,7 +173,7 @@ impl Run<'_> {
                 child.write(wire::deny(&ask, &why));
                 return;
             }
-            Verdict::Asked(question) => question,
+            Verdict::Asked(question) => *question,
         };
         let same = |it: &OpenCall| it.tool == call.tool && it.input == call.input;
         let key = match self.asked_before.iter().position(same) {
