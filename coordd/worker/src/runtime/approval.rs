@@ -17,7 +17,7 @@ use crate::conversation::OpenCall;
 use crate::link::CallError;
 use crate::outcome::Shortfall;
 use crate::tools::permissions::{
-    Decision, PermissionMode, Permissions, Places, RuleTexts, Workspace,
+    Decision, PermissionMode, Permissions, Places, RuleTexts, ShellSettings, Workspace,
 };
 use crate::tools::{ToolContext, ToolOutput, change};
 
@@ -86,6 +86,9 @@ fn read_rules(boot: &Bootstrap, tools: &ToolContext) -> Result<Permissions, Stri
         additional_dirs: tools.additional_dirs.clone(),
         home: boot.env.get("HOME").map(PathBuf::from),
         places,
+        shell: ShellSettings::of(
+            boot.env.iter().map(|(name, value)| (name.as_str(), value.as_str())),
+        ),
     };
     Permissions::new(mode, &rules, &workspace).map_err(|error| error.to_string())
 }

@@ -11,11 +11,16 @@
 //! answer by itself, or change anything. Rules about `Bash` judge a text; they keep an honest agent from mistakes and
 //! are no wall against a malicious one.
 
+mod always;
 mod command;
 mod guards;
+mod pattern;
 mod plain;
+mod reach;
 mod rule;
 mod shell;
+mod spelling;
+mod wrapper;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +33,7 @@ use super::context::PathFilter;
 use super::{glob, paths};
 
 pub(crate) use self::guards::Places;
+pub(crate) use self::plain::ShellSettings;
 pub(crate) use self::rule::RuleError;
 
 /// Folders inside a workspace whose files configure what runs: writing there always asks.
@@ -73,6 +79,7 @@ pub(crate) struct Workspace {
     pub(crate) additional_dirs: Vec<PathBuf>,
     pub(crate) home: Option<PathBuf>,
     pub(crate) places: Places,
+    pub(crate) shell: ShellSettings,
 }
 
 /// What is to happen with a call. The reasons are for the model and for people.
@@ -96,8 +103,12 @@ pub(crate) struct Permissions {
     allow: Vec<Rule>,
     ask: Vec<Rule>,
     deny: Vec<Rule>,
+    /// Resolved.
     cwd: PathBuf,
+    /// The same as a shell may call it.
+    written_cwd: PathBuf,
     scratchpad: Option<PathBuf>,
+    shell: ShellSettings,
     /// Where edits are free in `acceptEdits`; resolved, the workspace first.
     roots: Vec<PathBuf>,
     home: Option<PathBuf>,
@@ -133,7 +144,21 @@ impl Permissions {
         let deny = parse(&rules.deny, Effect::Deny)?;
         let guards = Guards::new(&workspace.places, home.as_deref(), scratchpad.as_deref(), &roots);
         let guards = Arc::new(guards);
-        Ok(Self { mode, allow, ask, deny, cwd, scratchpad, roots, home, guards })
+        let written_cwd = paths::normalize(&workspace.cwd);
+        let shell = workspace.shell.clone();
+        Ok(Self {
+            mode,
+            allow,
+            ask,
+            deny,
+            cwd,
+            written_cwd,
+            scratchpad,
+            shell,
+            roots,
+            home,
+            guards,
+        })
     }
 
     /// Adds an allow rule: the subject of an [`Decision::Ask`] that was answered with "always".
@@ -237,7 +262,7 @@ impl Permissions {
         if let Some(rule) = covering(&self.ask, tool, &path, &written) {
             return asked(rule, Some(self.subject_of_path(tool, &path)));
         }
-        let sealed = self.guards.sealed(&path);
+        let sealed = self.guards.sealed(&path).or_else(|| self.guards.sealed(&written));
         if self.mode != PermissionMode::BypassPermissions
             && let Some(it) = sealed
             && !self.allow.iter().any(|rule| {
@@ -299,31 +324,6 @@ impl Permissions {
             found = Some(folder?);
         }
         found
-    }
-
-    /// A rule for the folder of a path; for protected folders, for the file alone.
-    fn subject_of_path(&self, tool: &str, path: &Path) -> String {
-        let tool = if tool == "Write" { "Edit" } else { tool };
-        let (start, path_inside) = match path.strip_prefix(&self.cwd) {
-            Ok(inside) => ("/", inside),
-            Err(_) => ("//", path.strip_prefix("/").unwrap_or(path)),
-        };
-        let parent = path_inside.parent().filter(|it| !it.as_os_str().is_empty());
-        match parent {
-            Some(parent) if !self.is_special(path) => {
-                format!("{tool}({start}{}/**)", globset::escape(&parent.to_string_lossy()))
-            }
-            Some(_) | None => {
-                format!("{tool}({start}{})", globset::escape(&path_inside.to_string_lossy()))
-            }
-        }
-    }
-
-    /// Whether an answer of "always" is to be about this one file.
-    fn is_special(&self, path: &Path) -> bool {
-        self.protected_folder(path).is_some()
-            || self.guards.configured(path).is_some()
-            || self.guards.sealed(path).is_some()
     }
 
     fn read_rules(rules: &[Rule]) -> impl Iterator<Item = &Rule> {

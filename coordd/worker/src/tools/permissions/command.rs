@@ -1,191 +1,248 @@
 //! Decisions about shell commands.
 //!
+//! ```text
+//! text --reach--> what it may run --deny, ask rules, sealed paths--> Deny, Ask
+//!      --shell--> its parts, each covered by a rule or plain ------> Allow
+//! ```
+//!
 //! A rule that forbids is looked for generously, in everything that the text might run; a rule that allows has to cover each
 //! part, as it is written. It must not let a command through that was not understood.
 
-use std::path::PathBuf;
+use super::always::{exact_subject, subject_of_part};
+use super::pattern::Forms;
+use super::plain::{self, Surroundings};
+use super::reach::{Reach, base_name};
+use super::rule::Rule;
+use super::shell::{self, Flow, Part, Script, Word};
+use super::spelling::{Folders, is_move};
+use super::{Decision, PermissionMode, Permissions, ask, asked, covering, denied, plan, wrapper};
 
-use super::rule::{RULE_LEN_MAX, Rule, escape};
-use super::shell::{self, Part, Script, Word};
-use super::{Decision, PermissionMode, Permissions, ask, asked, covering, denied, plain, plan};
-use crate::tools::paths;
+/// A command with what was found in it.
+struct Judged<'a> {
+    command: &'a str,
+    script: Script,
+    reach: Reach,
+    folders: Folders,
+}
 
 impl Permissions {
     pub(super) fn decide_command(&self, command: &str) -> Decision {
         let command = shell::trim(command);
-        let candidates = shell::candidates(command);
-        let covers = |rule: &&Rule| {
-            rule.covers_tool("Bash")
-                && (rule.covers_command(command)
-                    || candidates.iter().any(|it| rule.covers_command(it)))
-        };
-        if let Some(rule) = self.deny.iter().find(covers) {
-            return denied(rule);
-        }
         let script = shell::parse(command);
-        if let Some(rule) = self.rule_about_words(&self.deny, &script) {
-            return denied(rule);
-        }
-        let exact = exact_subject(command);
-        if let Some(rule) = self.ask.iter().find(covers) {
-            return asked(rule, exact);
-        }
-        if let Some(rule) = self.rule_about_words(&self.ask, &script) {
-            return asked(rule, exact);
+        let reach = Reach::of(&script);
+        let folders = self.folders_of(&reach.parts);
+        let judged = Judged { command, script, reach, folders };
+        if let Some(decision) = self.by_deny_and_ask(&judged) {
+            return decision;
         }
         if self.mode == PermissionMode::BypassPermissions {
             return Decision::Allow;
         }
-        let rules = || self.allow.iter().filter(|it| it.covers_tool("Bash"));
-        if !rules().any(|it| it.is_blanket() || it.is_exactly(command))
-            && let Some(reason) = self.sealed_by(&script)
-        {
-            return ask(reason, exact);
+        let is_allowed_whole = self.is_allowed_whole(command);
+        if judged.reach.is_cut && !is_allowed_whole {
+            return ask("The command is too long to be judged.".to_owned(), None);
         }
-        let secret = self.has_read_limits() && script.parts.iter().any(plain::reads_unnamed_files);
-        if plain::is_plain(&script) && !secret {
-            return Decision::Allow;
+        if !is_allowed_whole && let Some(reason) = self.sealed_by(&judged) {
+            return ask(reason, exact_subject(command));
         }
-        if self.mode == PermissionMode::Plan {
-            return plan("The command is not on the list of those that only read.");
+        // From here on a command is about nothing that rules forbid, ask about or seal.
+        self.by_its_text(&judged, is_allowed_whole)
+    }
+
+    /// What deny and ask rules say, and what they may say about something that is not seen.
+    fn by_deny_and_ask(&self, judged: &Judged<'_>) -> Option<Decision> {
+        let mut forms: Vec<Forms> = judged.reach.parts.iter().map(Forms::of).collect();
+        forms.push(Forms::text(judged.command));
+        let parts = judged.script.all_parts();
+        forms.extend(parts.iter().map(|part| Forms::text(&part.raw_with_assignments())));
+        let about = |rules: &'_ [Rule]| -> Option<usize> {
+            rules.iter().position(|rule| {
+                rule.covers_tool("Bash") && forms.iter().any(|forms| rule.forbids_command(forms))
+            })
+        };
+        let exact = exact_subject(judged.command);
+        let words = |rules| {
+            if judged.reach.is_cut { None } else { self.rule_about_words(rules, judged) }
+        };
+        if let Some(rule) = about(&self.deny).and_then(|at| self.deny.get(at)) {
+            return Some(denied(rule));
         }
-        self.allow_command(command, &script, secret)
+        if let Some(rule) = words(&self.deny) {
+            return Some(denied(rule));
+        }
+        if let Some(rule) = about(&self.ask).and_then(|at| self.ask.get(at)) {
+            return Some(asked(rule, exact));
+        }
+        if let Some(rule) = words(&self.ask) {
+            return Some(asked(rule, exact));
+        }
+        if judged.reach.is_cut {
+            let mut limits = self.deny.iter().chain(&self.ask);
+            let rule = limits.find(|rule| rule.has_pattern())?;
+            let reason = format!("The command is too long to be judged by the rule {}.", rule.text);
+            return Some(ask(reason, None));
+        }
+        let rule = possible(&self.deny, judged).or_else(|| possible(&self.ask, judged))?;
+        let reason = format!(
+            "The rule {} may be about this: the command runs something whose text is not all in view.",
+            rule.text
+        );
+        Some(ask(reason, exact))
+    }
+
+    /// Whether a rule allows every command, or exactly this one.
+    fn is_allowed_whole(&self, command: &str) -> bool {
+        let mut rules = self.allow.iter().filter(|rule| rule.covers_tool("Bash"));
+        rules.any(|rule| rule.is_blanket() || rule.is_exactly(command))
     }
 
     /// Why a command may get at what is sealed, if it may.
-    fn sealed_by(&self, script: &Script) -> Option<String> {
-        let bases = self.folders_of(script);
-        script.parts.iter().find_map(|part| {
+    fn sealed_by(&self, judged: &Judged<'_>) -> Option<String> {
+        let folders = &judged.folders;
+        judged.reach.parts.iter().find_map(|part| {
             let recursive = plain::goes_through_folders(part);
-            if recursive && let Some(it) = bases.iter().find_map(|it| self.guards.sealed_below(it))
-            {
-                return Some(format!(
-                    "The command goes through {}, which {}.",
-                    it.top.display(),
-                    it.why
-                ));
+            let below = |folder: &std::path::PathBuf| self.guards.sealed_below(folder);
+            if recursive && let Some(guarded) = folders.list.iter().find_map(below) {
+                let top = guarded.top.display();
+                return Some(format!("The command goes through {top}, which {}.", guarded.why));
             }
             let names_only = plain::shows_names_only(part) && !is_move(part);
-            let redirects = part.redirects.iter().map(|it| &it.target);
-            let words = part.words.iter().skip(1).chain(redirects);
-            words
+            words_of(part)
                 .into_iter()
-                .find_map(|word| self.sealed_by_word(word, &bases, recursive, names_only))
+                .find_map(|word| self.sealed_by_word(word, part, folders, (recursive, names_only)))
         })
     }
 
     fn sealed_by_word(
         &self,
         word: &Word,
-        bases: &[PathBuf],
-        recursive: bool,
-        names_only: bool,
+        part: &Part,
+        folders: &Folders,
+        (recursive, names_only): (bool, bool),
     ) -> Option<String> {
-        let home = self.home.as_ref().map(|it| it.to_string_lossy()).unwrap_or_default();
-        let text = word.text.replace("${HOME}", &home).replace("$HOME", &home);
-        let text = if text == "~" { home.into_owned() } else { text };
-        let behind = text.split_once('=').map(|(_, value)| value);
-        // As in `-f/a/b`.
-        let attached = text.strip_prefix('-').and_then(|it| it.get(it.find('/')?..));
-        let found = std::iter::once(text.as_str()).chain(behind).chain(attached).find_map(|it| {
-            bases.iter().find_map(|base| {
-                let home = self.home.as_ref().map(|it| it.as_os_str());
-                let wild = it.find(['*', '?', '[', '{']).filter(|_| word.wildcard_at.is_some());
-                let written = it.get(..wild.unwrap_or(it.len())).unwrap_or(it);
-                let absolute =
-                    paths::absolute(written, base, home).unwrap_or_else(|_| base.clone());
-                let path =
-                    paths::resolve(&absolute).unwrap_or_else(|_| paths::normalize(&absolute));
-                let is_folder = written.is_empty() || written.ends_with('/');
-                let beginning = path.to_string_lossy();
-                let beginning = beginning.trim_end_matches('/');
-                let beginning = format!("{beginning}{}", if is_folder { "/" } else { "" });
-                let below = || recursive.then(|| self.guards.sealed_below(&path)).flatten();
-                let behind = || {
-                    (wild.is_some() && !names_only)
-                        .then(|| self.guards.sealed_behind(&beginning))?
-                };
-                self.guards.sealed(&path).or_else(below).or_else(behind)
-            })
+        let meant = self.paths_of(word, part, folders);
+        let found = meant.iter().find_map(|meant| {
+            let below = || recursive.then(|| self.guards.sealed_below(&meant.path)).flatten();
+            let behind = || {
+                let beginning = meant.beginning.as_deref().filter(|_| !names_only)?;
+                self.guards.sealed_behind(beginning)
+            };
+            // Only what is known whole is a path.
+            let whole = || {
+                let sealed = |path| self.guards.sealed(path);
+                sealed(&meant.path).or_else(|| sealed(&meant.written))
+            };
+            whole().or_else(below).or_else(behind)
         });
-        let found = found.or_else(|| self.guards.sealed_in(&text))?;
+        let found = found.or_else(|| self.guards.sealed_in(&word.text()))?;
         Some(format!("`{}` may get at {}, which {}.", word.raw, found.top.display(), found.why))
     }
 
-    /// The folders in which a script's parts may run: the workspace, and where each `cd` leads.
-    fn folders_of(&self, script: &Script) -> Vec<PathBuf> {
-        let mut folders = vec![self.cwd.clone()];
-        for part in script.parts.iter().filter(|it| is_move(it)) {
-            let home = self.home.as_deref().unwrap_or(&self.cwd);
-            let target = part.words.get(1).map_or("~", |it| it.text.as_str());
-            for at in 0..folders.len().min(FOLDERS_MAX - folders.len()) {
-                let Some(folder) = folders.get(at) else { break };
-                let next = match target {
-                    "~" => home.to_owned(),
-                    target => paths::absolute(target, folder, Some(home.as_os_str()))
-                        .and_then(|it| paths::resolve(&it))
-                        .unwrap_or_else(|_| folder.clone()),
-                };
-                if !folders.contains(&next) {
-                    folders.push(next);
-                }
-            }
-        }
-        folders
-    }
-
-    /// What remains of a command: each part has to be allowed by a rule or be plain.
-    fn allow_command(&self, command: &str, script: &Script, secret: bool) -> Decision {
-        let exact = exact_subject(command);
-        let rules = || self.allow.iter().filter(|it| it.covers_tool("Bash"));
-        if rules().any(|it| it.is_blanket() || it.is_exactly(command)) {
+    /// Plain reading, and commands of which each part is covered by an allow rule.
+    fn by_its_text(&self, judged: &Judged<'_>, is_allowed_whole: bool) -> Decision {
+        let (script, folders) = (&judged.script, &judged.folders);
+        let around =
+            Surroundings { folders: &folders.list, roots: &self.roots, shell: &self.shell };
+        let is_secret = self.has_read_limits()
+            && judged.reach.parts.iter().any(|part| self.reads_unknown_files(part, folders));
+        if plain::is_plain(script, &around) && !is_secret && !folders.is_open {
             return Decision::Allow;
         }
-        if let Some(what) = script.opaque {
-            return ask(
-                format!("The command has {what}, so no rule about its text can allow it."),
-                exact,
-            );
+        if self.mode == PermissionMode::Plan {
+            return plan("The command is not on the list of those that only read.");
         }
-        let git_elsewhere = plain::is_git_elsewhere(script);
-        let is_plain = |part: &Part| {
-            plain_but_for_redirects(part) && !secret && !(git_elsewhere && part.program() == "git")
-        };
-        let allowed = |part: &Part| {
-            let raw = part.raw();
-            is_plain(part) || rules().any(|it| it.covers_command(&raw))
-        };
-        let missing: Vec<&Part> = script.parts.iter().filter(|it| !allowed(it)).collect();
+        if is_allowed_whole {
+            return Decision::Allow;
+        }
+        self.by_its_parts(judged, &around, is_secret)
+    }
+
+    fn by_its_parts(
+        &self,
+        judged: &Judged<'_>,
+        around: &Surroundings<'_>,
+        is_secret: bool,
+    ) -> Decision {
+        let script = &judged.script;
+        let exact = exact_subject(judged.command);
+        if let Some(what) = script.opaque {
+            let reason = format!("The command has {what}, so no rule about its text can allow it.");
+            return ask(reason, exact);
+        }
+        if script.parts.is_empty() || !plain::nested_are_plain(script, around) {
+            return ask("No rule allows the command.".to_owned(), exact);
+        }
+        let is_plain = |part: &Part| plain::is_plain_part(part, around);
+        let missing: Vec<&Part> =
+            script.parts.iter().filter(|part| !self.covers_part(part, around)).collect();
         if !script.parts.iter().all(is_plain) && !self.stays_inside(script) {
             let reason =
                 "The command goes to a folder outside the workspace and runs something there.";
             return ask(reason.to_owned(), exact);
         }
-        if let Some(reason) = self.redirect_to_ask_about(script) {
+        if judged.folders.is_open {
+            return ask("It is not clear in which folder the command runs.".to_owned(), exact);
+        }
+        if let Some(reason) = self.redirect_to_ask_about(judged, around) {
             return ask(reason, exact);
         }
+        if is_secret {
+            return ask("The command may read files that a rule protects.".to_owned(), exact);
+        }
         match missing.as_slice() {
-            [] if script.parts.is_empty() => ask("The command is empty.".to_owned(), None),
             [] => Decision::Allow,
-            [_] if secret => {
-                ask("The command may read files that a rule protects.".to_owned(), exact)
+            [part] => {
+                let reason = format!("No rule allows `{}`.", part.raw_with_assignments());
+                ask(reason, subject_of_part(part))
             }
-            [part] => ask(format!("No rule allows `{}`.", part.raw()), subject_of_part(part)),
-            [part, ..] => ask(format!("No rule allows `{}` and other parts.", part.raw()), exact),
+            [part, ..] => {
+                let raw = part.raw_with_assignments();
+                ask(format!("No rule allows `{raw}` and other parts."), exact)
+            }
+        }
+    }
+
+    /// Whether a part is plain or allowed by a rule, as it is or without what goes in front of it.
+    fn covers_part(&self, part: &Part, around: &Surroundings<'_>) -> bool {
+        if part.words.is_empty() {
+            // Redirections are looked at by themselves.
+            return part.assignments.iter().all(plain::is_plain_assignment);
+        }
+        let rules = || self.allow.iter().filter(|rule| rule.covers_tool("Bash"));
+        if rules().any(|rule| rule.allows_with_assignments(part)) {
+            return true;
+        }
+        if !part.assignments.iter().all(plain::is_plain_assignment) {
+            return false;
+        }
+        let mut words = part.words.as_slice();
+        loop {
+            let inner = Part { words: words.to_vec(), ..Part::default() };
+            if plain::is_plain_part(&inner, around)
+                || rules().any(|rule| rule.allows_command(&inner))
+            {
+                return true;
+            }
+            let Some(wrapped) = wrapper::wrapped(words) else { return false };
+            words = wrapped;
         }
     }
 
     /// Whether each `cd` leads to a folder of the workspace. What a rule allows here, it does not allow elsewhere.
     fn stays_inside(&self, script: &Script) -> bool {
-        let moves = script.parts.iter().filter(|it| is_move(it));
+        let moves = script.parts.iter().filter(|part| is_move(part));
         moves.into_iter().all(|part| {
-            let [_, target] = part.words.as_slice() else { return false };
+            let [program, target] = part.words.as_slice() else { return false };
+            let text = target.text();
             // Relative to the workspace, not to an earlier `cd`: two of them only pass if both are inside either way.
-            let path = paths::resolve(&self.cwd.join(&target.text));
-            let inside = path.is_ok_and(|path| self.roots.iter().any(|it| path.starts_with(it)));
-            target.is_literal()
-                && !target.text.starts_with('-')
-                && !target.text.contains("..")
+            let path = crate::tools::paths::resolve(&self.cwd.join(&text));
+            let inside =
+                path.is_ok_and(|path| self.roots.iter().any(|root| path.starts_with(root)));
+            program.raw == "cd"
+                && target.is_literal()
+                && !text.starts_with('-')
+                && !text.contains("..")
+                && (!self.shell.has_cd_path || text.starts_with(['/', '.']))
                 && inside
         })
     }
@@ -194,30 +251,44 @@ impl Permissions {
         Self::read_rules(&self.deny).chain(Self::read_rules(&self.ask)).next().is_some()
     }
 
+    /// Whether a part may read files that its words do not name.
+    fn reads_unknown_files(&self, part: &Part, folders: &Folders) -> bool {
+        let is_open = |word: &&Word| self.is_open(word, folders);
+        let words = words_of(part);
+        plain::goes_through_folders(part)
+            || (!plain::shows_names_only(part) && words.iter().any(is_open))
+    }
+
     /// A `Read` or `Edit` rule that a word or a redirection of a command falls under.
-    fn rule_about_words<'a>(&self, rules: &'a [Rule], script: &Script) -> Option<&'a Rule> {
-        if !rules.iter().any(|it| it.has_pattern() && it.is_about_paths()) {
+    fn rule_about_words<'a>(&self, rules: &'a [Rule], judged: &Judged<'_>) -> Option<&'a Rule> {
+        if !rules.iter().any(|rule| rule.has_pattern() && rule.is_about_paths()) {
             return None;
         }
-        let find = |tool: &str, word: &str| {
-            let home = self.home.as_ref().map(|it| it.as_os_str());
-            let absolute = paths::absolute(word, &self.cwd, home).ok()?;
-            let written = paths::normalize(&absolute);
-            let path = paths::resolve(&absolute).unwrap_or_else(|_| written.clone());
-            covering(rules, tool, &path, &written)
-                .filter(|it| it.has_pattern() && it.is_about_paths())
+        let find = |tool: &str, word: &Word, part: &Part| {
+            let meant = self.paths_of(word, part, &judged.folders);
+            meant.iter().filter(|meant| meant.beginning.is_none()).find_map(|meant| {
+                covering(rules, tool, &meant.path, &meant.written)
+                    .filter(|rule| rule.has_pattern() && rule.is_about_paths())
+            })
         };
-        for part in &script.parts {
+        for part in &judged.reach.parts {
+            let name = part.program().unwrap_or_default();
+            let writes = WRITERS.contains(&base_name(&name));
             for word in part.words.iter().skip(1) {
-                let behind = word.text.split_once('=').map(|(_, value)| value);
-                let mut texts = std::iter::once(word.text.as_str()).chain(behind);
-                if let Some(rule) = texts.find_map(|it| find("Read", it)) {
+                let edit = || writes.then(|| find("Edit", word, part)).flatten();
+                if let Some(rule) = find("Read", word, part).or_else(edit) {
                     return Some(rule);
                 }
             }
             for redirect in &part.redirects {
-                let tool = if redirect.writes { "Edit" } else { "Read" };
-                if let Some(rule) = find(tool, &redirect.target.text) {
+                let tools: &[&str] = match redirect.flow {
+                    Flow::Read => &["Read"],
+                    Flow::Write => &["Edit"],
+                    Flow::ReadWrite => &["Read", "Edit"],
+                    Flow::Copy | Flow::Text => &[],
+                };
+                let mut found = tools.iter().map(|tool| find(tool, &redirect.target, part));
+                if let Some(rule) = found.find_map(|rule| rule) {
                     return Some(rule);
                 }
             }
@@ -225,142 +296,72 @@ impl Permissions {
         None
     }
 
-    /// A redirection writes a file like `Edit` does, and may do what `Edit` may.
-    fn redirect_to_ask_about(&self, script: &Script) -> Option<String> {
-        let moves = script.parts.iter().any(is_move);
-        let writes =
-            |part: &Part| part.redirects.iter().filter(|it| it.writes).cloned().collect::<Vec<_>>();
-        for redirect in script.parts.iter().flat_map(writes) {
-            let target = &redirect.target;
-            if plain::is_null(target) {
+    /// A redirection writes a file like `Edit` does, and may do what `Edit` may; it reads files that end.
+    fn redirect_to_ask_about(
+        &self,
+        judged: &Judged<'_>,
+        around: &Surroundings<'_>,
+    ) -> Option<String> {
+        let moves = judged.script.parts.iter().any(is_move);
+        for redirect in judged.script.parts.iter().flat_map(|part| &part.redirects) {
+            if redirect.is_harmless() || redirect.flow == Flow::Text {
                 continue;
             }
-            let relative = !target.text.starts_with('/');
-            if !target.is_literal() || (moves && relative) {
-                return Some(format!("It is not clear which file `{}` is.", target.raw));
+            let raw = &redirect.target.raw;
+            let known = self.known_text(&redirect.target, &judged.folders);
+            if redirect.is_network() || known.as_deref().is_some_and(is_connection) {
+                return Some(format!("`{raw}` opens a connection."));
             }
-            match self.decide_path("Edit", &target.text, true) {
-                Decision::Allow => {}
-                Decision::Ask { reason, .. } | Decision::Deny { reason } => return Some(reason),
+            let is_clear =
+                |target: &String| redirect.flow == Flow::Read || !moves || target.starts_with('/');
+            let Some(target) = known.filter(is_clear) else {
+                return Some(format!("It is not clear which file `{raw}` is."));
+            };
+            match redirect.flow {
+                Flow::Read if around.is_ordinary_file(&target) => {}
+                Flow::Read | Flow::Copy => return Some(format!("`{raw}` is no ordinary file.")),
+                Flow::Write | Flow::ReadWrite => match self.decide_path("Edit", &target, true) {
+                    Decision::Allow => {}
+                    Decision::Ask { reason, .. } | Decision::Deny { reason } => {
+                        return Some(reason);
+                    }
+                },
+                Flow::Text => {}
             }
         }
         None
     }
 }
 
-/// Most folders in which a command is thought to run: each `cd` may double them.
-const FOLDERS_MAX: usize = 32;
-
-fn is_move(part: &Part) -> bool {
-    matches!(part.program(), "cd" | "pushd" | "popd")
-}
-
-fn plain_but_for_redirects(part: &Part) -> bool {
-    let without = Part { words: part.words.clone(), redirects: Vec::new() };
-    plain::is_plain_part(&without)
-}
-
-/// Programs for which "the same program with other arguments" is no sensible thing to allow: they run what their arguments
-/// say, or change what these name.
-const NEVER_WIDE: [&str; 71] = [
-    "sudo",
-    "doas",
-    "su",
-    "runuser",
-    "pkexec",
-    "env",
-    "xargs",
-    "parallel",
-    "eval",
-    "exec",
-    "source",
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "ash",
-    "csh",
-    "tcsh",
-    "busybox",
-    "toybox",
-    "ssh",
-    "command",
-    "builtin",
-    "coproc",
-    "time",
-    "nice",
-    "ionice",
-    "chrt",
-    "taskset",
-    "nohup",
-    "setsid",
-    "stdbuf",
-    "timeout",
-    "unshare",
-    "nsenter",
-    "chroot",
-    "prlimit",
-    "flock",
-    "script",
-    "strace",
-    "ltrace",
-    "gdb",
-    "watch",
-    "entr",
-    "perl",
-    "node",
-    "deno",
-    "bun",
-    "ruby",
-    "php",
-    "lua",
-    "awk",
-    "gawk",
-    "mawk",
-    "tclsh",
-    "find",
-    "rm",
-    "mv",
-    "cp",
-    "chmod",
-    "chown",
-    "dd",
-    "kill",
-    "curl",
-    "wget",
-    "docker",
-    "podman",
-    "systemd-run",
-    "ld.so",
+/// Programs that change what their operands name.
+const WRITERS: [&str; 18] = [
+    "rm", "rmdir", "unlink", "mv", "cp", "ln", "tee", "touch", "truncate", "dd", "install",
+    "mkdir", "chmod", "chown", "shred", "patch", "sed", "rsync",
 ];
 
-fn is_never_wide(program: &str) -> bool {
-    NEVER_WIDE.contains(&program) || program.starts_with("python") || program.starts_with("pypy")
+/// The arguments and the files of redirections.
+fn words_of(part: &Part) -> Vec<&Word> {
+    let files = part.redirects.iter().filter(|redirect| redirect.flow != Flow::Text);
+    part.words.iter().skip(1).chain(files.map(|redirect| &redirect.target)).collect()
 }
 
-/// A rule for a command: with its subcommand and any arguments if it has one, otherwise for itself alone.
-fn subject_of_part(part: &Part) -> Option<String> {
-    let is_subcommand = |word: &Word| {
-        word.raw.starts_with(|it: char| it.is_ascii_lowercase())
-            && word.raw.chars().all(|it| {
-                it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, '-' | ':' | '_')
-            })
-    };
-    match part.words.as_slice() {
-        [program, subcommand, ..]
-            if is_subcommand(program)
-                && is_subcommand(subcommand)
-                && !is_never_wide(&program.raw) =>
-        {
-            Some(format!("Bash({} {} *)", program.raw, subcommand.raw))
-        }
-        _ => exact_subject(&part.raw()),
+/// A name for which bash opens a connection.
+fn is_connection(target: &str) -> bool {
+    ["/dev/tcp/", "/dev/udp/"].iter().any(|folder| target.starts_with(folder))
+}
+
+/// A rule about a program that may run, though it was not seen to.
+fn possible<'a>(rules: &'a [Rule], judged: &Judged<'_>) -> Option<&'a Rule> {
+    let is_about_commands = |rule: &&Rule| rule.covers_tool("Bash");
+    let mut rules = rules.iter().filter(is_about_commands);
+    if judged.reach.has_unknown_program {
+        return rules.find(|rule| rule.may_be_about(None));
     }
-}
-
-fn exact_subject(command: &str) -> Option<String> {
-    let subject = format!("Bash({})", escape(command));
-    (!command.is_empty() && subject.len() <= RULE_LEN_MAX).then_some(subject)
+    if !judged.reach.has_unread_code {
+        return None;
+    }
+    let text = judged.command.replace("\\\n", "").replace(['\'', '"', '\\'], "");
+    let is_name = |character: char| character.is_alphanumeric() || "_.+-".contains(character);
+    let names: Vec<&str> = text.split(|character| !is_name(character)).collect();
+    rules.find(|rule| rule.may_be_about(Some(&names)))
 }

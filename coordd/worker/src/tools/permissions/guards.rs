@@ -88,12 +88,22 @@ pub(super) struct Guarded<'a> {
     pub(super) why: &'static str,
 }
 
-/// What `/proc` tells of processes.
-fn environment() -> Guarded<'static> {
+/// What `/proc` tells of processes: their environments, and ways into every folder.
+fn process() -> Guarded<'static> {
     Guarded {
         top: Path::new("/proc/any/environ"),
-        why: "may be the environment of a process, with keys in it",
+        why: "tells of a process, keys in its environment included",
     }
+}
+
+/// Whether a path is below the folder of a process.
+fn is_of_a_process(path: &Path) -> bool {
+    let Ok(inside) = path.strip_prefix("/proc") else { return false };
+    let mut parts = inside.components().map(|part| part.as_os_str().to_string_lossy());
+    let is_process = |name: &str| {
+        matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    parts.next().is_some_and(|name| is_process(&name))
 }
 
 impl Guarded<'_> {
@@ -144,7 +154,7 @@ impl Guards {
         self.sealed
             .iter()
             .find_map(|it| it.covering(path, &self.roots))
-            .or_else(|| (path.starts_with("/proc") && path.ends_with("environ")).then(environment))
+            .or_else(|| is_of_a_process(path).then(process))
     }
 
     /// What makes a write to a path a question, if something does.
@@ -166,8 +176,8 @@ impl Guards {
     pub(super) fn sealed_behind(&self, beginning: &str) -> Option<Guarded<'_>> {
         let begins =
             |top: &Path| top.to_str().is_some_and(|it| format!("{it}/").starts_with(beginning));
-        let process = || beginning.starts_with("/proc/").then(environment);
-        self.sealed_where(begins).or_else(process)
+        let is_process = beginning.starts_with("/proc/") || "/proc/".starts_with(beginning);
+        self.sealed_where(begins).or_else(|| is_process.then(process))
     }
 
     /// What is sealed and named somewhere inside a text.

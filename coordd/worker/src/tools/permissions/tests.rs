@@ -6,6 +6,10 @@ use super::PermissionMode::{AcceptEdits, BypassPermissions, Default, DontAsk, Pl
 use super::rule::RULE_LEN_MAX;
 use super::*;
 
+mod attacks;
+mod spellings;
+mod work;
+
 const MODES: [PermissionMode; 5] = [Default, AcceptEdits, Plan, BypassPermissions, DontAsk];
 
 struct World {
@@ -42,6 +46,7 @@ impl World {
             additional_dirs: vec![self.root.join("extra")],
             home: Some(self.root.clone()),
             places: self.places(),
+            shell: ShellSettings::default(),
         };
         Permissions::new(mode, &self.rules, &workspace).unwrap()
     }
@@ -142,6 +147,7 @@ fn a_scratchpad_below_a_protected_folder_is_free() {
         additional_dirs: vec![world.root.join("ws/.claude/worktree")],
         home: None,
         places: Places::default(),
+        shell: ShellSettings::default(),
     };
     let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
     let decide = |path: &str| permissions.decide("Write", &json!({ "file_path": path }));
@@ -232,6 +238,7 @@ fn allow_rules_cover_each_part_and_nothing_hidden() {
         ("cargo test <(rm x)", "ask"),
         ("cargo test &\nrm x", "ask"),
         ("cargo test # 'x\nrm y #'", "ask"),
+        ("cargo tester", "ask"),
         ("PATH=. cargo test", "ask"),
         ("\"cargo test/../../x\"", "ask"),
         ("echo x > a", "allow"),
@@ -290,6 +297,7 @@ fn a_subject_allows_the_call_that_was_asked_about() {
         ("Bash", "echo $(date)", "Bash(echo $(date))"),
         ("Bash", "cd x && git status", "Bash(git status *)"),
         ("Bash", "cd .. && make x", "Bash(cd .. && make x)"),
+        ("Bash", "RUSTFLAGS=-g cargo test", "Bash(RUSTFLAGS=-g cargo test)"),
         ("Bash", "ls > ../outside/a", "Bash(ls > ../outside/a)"),
         ("Write", ".git/config", "Edit(/.git/config)"),
         ("Edit", ".claude/a[1].json", "Edit(/.claude/a[[]1[]].json)"),
@@ -344,6 +352,7 @@ fn rules_that_cannot_be_read_are_errors() {
         additional_dirs: vec![],
         home: None,
         places: Places::default(),
+        shell: ShellSettings::default(),
     };
     let error = Permissions::new(Default, &world.rules, &workspace).unwrap_err();
     assert!(error.to_string().contains("Tool(pattern)"));
@@ -404,13 +413,10 @@ fn coordds_state_is_not_read_without_a_question() {
     for (tool, argument) in [
         ("Read", "~/.local/state/other"),
         ("Grep", "~"),
-        ("Bash", "cat ~/.local/state/other"),
-        ("Bash", "cat *"),
-        ("Bash", "cat src/* ../extra/*.rs"),
+        ("Bash", "cat ../.local/state/other"),
         ("Bash", "grep -rn x ."),
         ("Bash", "rg x src"),
-        ("Bash", "ls ~/.local/state"),
-        ("Bash", "ls ~/*"),
+        ("Bash", "ls ../.local/state"),
         ("Bash", "cat /proc/cpuinfo"),
     ] {
         assert_eq!(world.decide(DontAsk, tool, argument), "allow", "{tool} {argument}");
@@ -438,6 +444,7 @@ fn s4_another_sessions_scratchpad_is_not_read_without_a_question() {
             additional_dirs: vec![],
             home: Some(world.root.clone()),
             places: Places { temp, ..Places::default() },
+            shell: ShellSettings::default(),
         };
         let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
         let field = if tool == "Bash" { "command" } else { "file_path" };
@@ -464,7 +471,6 @@ fn s4_another_sessions_scratchpad_is_not_read_without_a_question() {
             ("Grep", own.to_string()),
             ("Write", format!("{own}/a")),
             ("Bash", format!("cat {own}/a")),
-            ("Bash", format!("cat {own}/*")),
             ("Bash", format!("grep -r x {own}")),
         ] {
             assert!(allowed(tool, &argument), "{tool} {argument}");
@@ -485,10 +491,11 @@ fn a_workspace_below_the_scratchpads_is_free() {
         additional_dirs: vec![],
         home: None,
         places: world.places(),
+        shell: ShellSettings::default(),
     };
     let permissions = Permissions::new(AcceptEdits, &world.rules, &workspace).unwrap();
     let bash = |it: &str| permissions.decide("Bash", &json!({ "command": it }));
-    assert_eq!(bash("cat a *"), Decision::Allow);
+    assert_eq!(bash("cat a b"), Decision::Allow);
     assert_eq!(bash("grep -r x ."), Decision::Allow);
     assert_ne!(bash("cat ../other/a"), Decision::Allow);
     assert_eq!(permissions.decide("Write", &json!({ "file_path": "a" })), Decision::Allow);
@@ -518,6 +525,7 @@ fn what_configures_programs_is_not_written_without_a_question() {
             additional_dirs: vec![],
             home: Some(world.root.clone()),
             places: Places { config_home: Some(world.root.join("conf")), ..world.places() },
+            shell: ShellSettings::default(),
         };
         let rules = RuleTexts { allow, ..RuleTexts::default() };
         Permissions::new(AcceptEdits, &rules, &workspace).unwrap()
@@ -589,82 +597,5 @@ fn modes_are_spelt_as_people_know_them() {
     let names = ["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"];
     for (mode, name) in MODES.into_iter().zip(names) {
         assert_eq!(serde_json::to_value(mode).unwrap(), json!(name));
-    }
-}
-
-/// Pieces of commands that a reader of shell text can trip over. `touch pwned` is what must never run.
-const PIECES: [&str; 44] = [
-    "ls",
-    "echo",
-    "cat",
-    "find",
-    "sort",
-    "grep",
-    "sed",
-    "-n",
-    "1p",
-    "x",
-    ".",
-    " ",
-    " ",
-    " ",
-    "touch pwned",
-    "'",
-    "\"",
-    "\\",
-    "$",
-    "`",
-    "$(",
-    ")",
-    "(",
-    "{",
-    "}",
-    ",",
-    "*",
-    "#",
-    ";",
-    "&",
-    "|",
-    "\n",
-    ">",
-    "<",
-    "pwned",
-    "$'",
-    "${x@P}",
-    "-fprint",
-    "-o",
-    "2",
-    "!",
-    "=",
-    "\t",
-    "\\\n",
-];
-
-proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(1_500))]
-
-    /// Whatever is allowed without a question changes nothing when a real shell runs it.
-    #[test]
-    fn no_allowed_command_changes_anything(
-        first in 0..7_usize,
-        rest in proptest::collection::vec(0..PIECES.len(), 0..10),
-    ) {
-        let pieces = std::iter::once(first).chain(rest).map(|it| PIECES[it]);
-        let command: String = pieces.collect();
-        let dir = tempfile::tempdir().unwrap();
-        let rules = RuleTexts { allow: vec!["Bash(echo *)".to_owned()], ..RuleTexts::default() };
-        let cwd = dir.path().to_owned();
-        let places = Places::default();
-        let workspace =
-            Workspace { cwd, scratchpad: None, additional_dirs: vec![], home: None, places };
-        let permissions = Permissions::new(Default, &rules, &workspace).unwrap();
-        if permissions.decide("Bash", &json!({ "command": command })) == Decision::Allow {
-            let mut bash = std::process::Command::new("/bin/bash");
-            bash.args(["-c", "--", &command]).current_dir(dir.path()).env("x", "$(touch pwned)");
-            let quiet = std::process::Stdio::null;
-            bash.stdin(quiet()).stdout(quiet()).stderr(quiet()).status().unwrap();
-            let left = std::fs::read_dir(dir.path()).unwrap().count();
-            proptest::prop_assert_eq!(left, 0, "{:?}", command);
-        }
     }
 }
