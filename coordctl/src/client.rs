@@ -10,6 +10,7 @@ mod wire;
 pub(crate) use error::ClientError;
 pub(crate) use wire::listener;
 
+use proto::codec::Codec;
 use proto::error::ErrorBody;
 use proto::event::Numbered;
 use proto::hello::Welcome;
@@ -93,8 +94,8 @@ impl Client {
 
     /// A way to send requests while another thread reads this connection.
     pub(crate) fn caller(&self) -> Result<Caller, ClientError> {
-        let (stream, is_binary) = self.wire.writer()?;
-        Ok(Caller { stream, is_binary, next_id: self.next_id + 1_000_000 })
+        let (stream, codec) = self.wire.writer()?;
+        Ok(Caller { stream, codec, next_id: self.next_id + 1_000_000 })
     }
 
     /// The next event, or nothing within the time. No time means to wait for ever.
@@ -173,7 +174,7 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Caller {
     stream: UnixStream,
-    is_binary: bool,
+    codec: Codec,
     next_id: u64,
 }
 
@@ -182,12 +183,7 @@ impl Caller {
     pub(crate) fn say(&mut self, request: Request) -> bool {
         let call = ToDaemon::Call(Call { id: self.next_id, key: None, request });
         self.next_id += 1;
-        let bytes = if self.is_binary {
-            proto::frame::encode(&call).ok()
-        } else {
-            proto::line::encode(&call).ok()
-        };
-        bytes.is_some_and(|byte| self.stream.write_all(&byte).is_ok())
+        self.codec.encode(&call).is_ok_and(|bytes| self.stream.write_all(&bytes).is_ok())
     }
 }
 

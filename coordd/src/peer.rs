@@ -19,9 +19,10 @@ pub(crate) use looked_up::LookedUp;
 use crate::hub::Hub;
 use crate::limits;
 use crate::reactor::Arrival;
-use codec::{Codec, Decoded, Decoder};
+use codec::Decoded;
 use coordd_core::id::{AgentId, PeerId};
 use coordd_core::input::Credentials;
+use proto::codec::{Codec, Decoder};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::hello::{Hello, revision};
 use proto::{FromDaemon, ToDaemon, frame};
@@ -270,7 +271,7 @@ async fn next<R: AsyncRead + Unpin>(
 ) -> Result<Option<Decoded>, ErrorBody> {
     let mut deadline = None;
     loop {
-        if let Some(message) = decoder.next()? {
+        if let Some(message) = codec::next(decoder)? {
             return Ok(Some(message));
         }
         if decoder.is_inside() && deadline.is_none() {
@@ -369,7 +370,7 @@ async fn write<W: AsyncWrite + Unpin>(
             Out::Own(message) => message.as_ref(),
             Out::Shared(message) => message.as_ref(),
         };
-        let bytes = codec.encode(message);
+        let bytes = codec::encode(codec, message);
         let written = timeout(limits::WRITE_TIME_MAX, to.write_all(&bytes)).await;
         if matches!(message, FromDaemon::Reply(_)) {
             calls.add_permits(1);
@@ -386,7 +387,7 @@ async fn refuse<W: AsyncWrite + Unpin>(mut to: W, codec: Codec, error: Option<Er
     if let Some(error) = error {
         // Without the parser's message, which would quote the input.
         tracing::info!(code = ?error.code, "a connection is ended");
-        let bytes = codec.encode(&FromDaemon::Closing(error));
+        let bytes = codec::encode(codec, &FromDaemon::Closing(error));
         let _written = timeout(limits::WRITE_TIME_MAX, to.write_all(&bytes)).await;
     }
     let _ended = to.shutdown().await;

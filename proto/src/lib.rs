@@ -4,7 +4,7 @@
 //! are what the programs of this repository use. Nothing here does I/O: the decoders are fed bytes
 //! and never read any, so that the blocking client and the async daemon share one implementation.
 //!
-//! The same types travel in two codecs ([`frame`] and [`mod@line`]). bincode names no fields, so
+//! The same types travel in two codecs ([`frame`] and [`mod@line`], behind the interface of [`codec`]). bincode names no fields, so
 //! a type here uses no untagged or internally tagged enum, no `flatten`, and no
 //! `skip_serializing_if`; free-form JSON travels as [`json::Json`].
 
@@ -14,6 +14,7 @@
 pub mod address;
 pub mod agent;
 pub mod bridge;
+pub mod codec;
 pub mod entry;
 pub mod error;
 pub mod event;

@@ -8,33 +8,16 @@ use std::time::{Duration, Instant};
 
 use proto::error::ErrorBody;
 use proto::event::{Event, Numbered};
-use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
+pub use proto::codec::Codec;
+use proto::codec::Decoder;
+use proto::frame::{self, PREAMBLE_LEN};
 use proto::hello::{Credentials, Hello, PROTOCOL, REVISION, Welcome};
-use proto::line::{self, LineDecoder};
 use proto::request::Request;
 use proto::response::Response;
-use proto::unknown::{self, Kind, Read};
+use proto::unknown::{Kind, Read};
 use proto::{Call, FromDaemon, Outcome, ToDaemon};
 
 use crate::wait::CONDITION_LIMIT;
-
-/// How messages travel (D-3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    Frames,
-    Lines,
-}
-
-impl Codec {
-    /// Both, for tests of what holds in each.
-    pub const ALL: [Self; 2] = [Self::Frames, Self::Lines];
-}
-
-#[derive(Debug)]
-enum Decoder {
-    Frames(FrameDecoder),
-    Lines(LineDecoder),
-}
 
 /// A connection after its hello.
 #[derive(Debug)]
@@ -88,13 +71,9 @@ impl Client {
     /// Connects and says nothing yet, except for the preamble of the binary codec.
     pub fn open(socket: &Path, codec: Codec) -> Self {
         let stream = UnixStream::connect(socket).expect("the daemon listens");
-        let decoder = match codec {
-            Codec::Frames => Decoder::Frames(FrameDecoder::default()),
-            Codec::Lines => Decoder::Lines(LineDecoder::default()),
-        };
         let mut client = Self {
             stream,
-            decoder,
+            decoder: codec.decoder(),
             next_id: 1,
             welcome: None,
             replies: BTreeMap::new(),
@@ -119,11 +98,7 @@ impl Client {
 
     /// Writes one message.
     pub fn send(&mut self, message: &ToDaemon) {
-        let bytes = match self.decoder {
-            Decoder::Frames(_) => frame::encode(message).unwrap(),
-            Decoder::Lines(_) => line::encode(message).unwrap(),
-        };
-        self.send_raw(&bytes);
+        self.send_raw(&self.decoder.codec().encode(message).unwrap());
     }
 
     /// Writes bytes; a connection that is gone is noticed when reading.
@@ -279,10 +254,7 @@ impl Client {
             let mut buf = vec![0; 64 * 1024];
             match self.stream.read(&mut buf) {
                 Ok(0) => return false,
-                Ok(n) => match &mut self.decoder {
-                    Decoder::Frames(decoder) => decoder.feed(&buf[..n]),
-                    Decoder::Lines(decoder) => decoder.feed(&buf[..n]),
-                },
+                Ok(n) => self.decoder.feed(&buf[..n]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
@@ -291,26 +263,21 @@ impl Client {
 
     /// The next whole message. What a later build adds, which tests ask for, is passed over.
     fn decoded(&mut self) -> Option<FromDaemon> {
-        match &mut self.decoder {
-            Decoder::Frames(decoder) => {
-                decoder.next_frame().unwrap().map(|body| frame::decode(&body).unwrap())
-            }
-            Decoder::Lines(decoder) => loop {
-                match unknown::read(&decoder.next_line().unwrap()?).unwrap() {
-                    Read::Message(message) => return Some(message),
-                    Read::Unknown(unknown) => {
-                        assert!(
-                            matches!(unknown.kind, Kind::Event { .. } | Kind::Order),
-                            "{unknown:?}"
-                        );
-                        assert!(
-                            unknown.reason.contains("weather_changed")
-                                || unknown.reason.contains("dance"),
-                            "{unknown:?}"
-                        );
-                    }
+        loop {
+            match self.decoder.next_message().unwrap()? {
+                Read::Message(message) => return Some(message),
+                Read::Unknown(unknown) => {
+                    assert!(
+                        matches!(unknown.kind, Kind::Event { .. } | Kind::Order),
+                        "{unknown:?}"
+                    );
+                    assert!(
+                        unknown.reason.contains("weather_changed")
+                            || unknown.reason.contains("dance"),
+                        "{unknown:?}"
+                    );
                 }
-            },
+            }
         }
     }
 

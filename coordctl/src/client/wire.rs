@@ -2,12 +2,12 @@
 
 use super::error::ClientError;
 use super::{ANSWER_LIMIT, READ_LEN};
+use proto::codec::{Codec, Decoder};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::event::{Event, Numbered};
-use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
+use proto::frame::{self, PREAMBLE_LEN};
 use proto::hello::{Age, Hello, PROTOCOL, PROTOCOL_MIN, Welcome, revision};
-use proto::line::{self, LineDecoder};
-use proto::unknown::{self, Kind, Read};
+use proto::unknown::{Kind, Read};
 use proto::{Call, FromDaemon, ToDaemon};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -47,21 +47,11 @@ enum Heard {
     Nothing,
 }
 
-#[derive(Debug)]
-enum Decoder {
-    Frames(FrameDecoder),
-    Lines(LineDecoder),
-}
-
 impl Wire {
     /// A connection in the binary codec, if the daemon is of this revision.
     pub(super) fn open_binary(path: &Path, call: &Call) -> Result<Opened, ClientError> {
-        let mut wire = Self::connect(path, Decoder::Frames(FrameDecoder::default()))?;
-        let mut bytes = frame::preamble(revision()).to_vec();
-        for message in [ToDaemon::Hello(hello()), ToDaemon::Call(call.clone())] {
-            bytes.extend(frame::encode(&message).map_err(|_| ClientError::TooLarge)?);
-        }
-        wire.write(&bytes)?;
+        let mut wire = Self::connect(path, Codec::Frames)?;
+        wire.greet(frame::preamble(revision()).to_vec(), call)?;
         let until = Instant::now().checked_add(ANSWER_LIMIT);
         let mut first = [0; PREAMBLE_LEN];
         let mut got = 0;
@@ -91,19 +81,15 @@ impl Wire {
         call: &Call,
         age: Age,
     ) -> Result<(Self, Welcome), ClientError> {
-        let mut wire = Self::connect(path, Decoder::Lines(LineDecoder::default()))?;
+        let mut wire = Self::connect(path, Codec::Lines)?;
         wire.age = age;
-        let mut bytes = Vec::new();
-        for message in [ToDaemon::Hello(hello()), ToDaemon::Call(call.clone())] {
-            bytes.extend(line::encode(&message).map_err(|_| ClientError::TooLarge)?);
-        }
-        wire.write(&bytes)?;
+        wire.greet(Vec::new(), call)?;
         let welcome = wire.welcome(Instant::now().checked_add(ANSWER_LIMIT))?;
         Ok((wire, welcome))
     }
 
     /// Connects, and verifies which user's process is at the other end.
-    fn connect(path: &Path, decoder: Decoder) -> Result<Self, ClientError> {
+    fn connect(path: &Path, codec: Codec) -> Result<Self, ClientError> {
         let own = rustix::process::geteuid().as_raw();
         let foreign = |what: String| ClientError::Foreign { path: path.to_owned(), what };
         let stat = match path.symlink_metadata() {
@@ -139,11 +125,23 @@ impl Wire {
         Ok(Self {
             stream,
             path: path.to_owned(),
-            decoder,
+            decoder: codec.decoder(),
             buf,
             version: "of an unknown version".to_owned(),
             age: Age::Same,
         })
+    }
+
+    /// Sends the hello and the first call in one write, after these bytes.
+    fn greet(&mut self, mut bytes: Vec<u8>, call: &Call) -> Result<(), ClientError> {
+        for message in [ToDaemon::Hello(hello()), ToDaemon::Call(call.clone())] {
+            bytes.extend(self.encode(&message)?);
+        }
+        self.write(&bytes)
+    }
+
+    fn encode(&self, message: &ToDaemon) -> Result<Vec<u8>, ClientError> {
+        self.decoder.codec().encode(message).map_err(|_| ClientError::TooLarge)
     }
 
     fn welcome(&mut self, until: Option<Instant>) -> Result<Welcome, ClientError> {
@@ -166,19 +164,14 @@ impl Wire {
     }
 
     /// A way to write while another thread reads.
-    pub(super) fn writer(&self) -> Result<(UnixStream, bool), ClientError> {
+    pub(super) fn writer(&self) -> Result<(UnixStream, Codec), ClientError> {
         let cannot =
             |source| ClientError::Io { what: "cannot share", path: self.path.clone(), source };
-        let is_binary = matches!(self.decoder, Decoder::Frames(_));
-        self.stream.try_clone().map(|it| (it, is_binary)).map_err(cannot)
+        self.stream.try_clone().map(|stream| (stream, self.decoder.codec())).map_err(cannot)
     }
 
     pub(super) fn send(&mut self, message: &ToDaemon) -> Result<(), ClientError> {
-        let bytes = match self.decoder {
-            Decoder::Frames(_) => frame::encode(message).map_err(|_| ClientError::TooLarge)?,
-            Decoder::Lines(_) => line::encode(message).map_err(|_| ClientError::TooLarge)?,
-        };
-        self.write(&bytes)
+        self.write(&self.encode(message)?)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
@@ -227,32 +220,17 @@ impl Wire {
                 0 => return Err(ClientError::Lost),
                 n => self.buf.get(..n).unwrap_or_default(),
             };
-            match &mut self.decoder {
-                Decoder::Frames(decoder) => decoder.feed(bytes),
-                Decoder::Lines(decoder) => decoder.feed(bytes),
-            }
+            self.decoder.feed(bytes);
         }
     }
 
     /// The next whole message, or nothing until more arrives.
     fn decoded(&mut self) -> Result<Option<Heard>, ClientError> {
-        let message = match &mut self.decoder {
-            Decoder::Frames(decoder) => match decoder.next_frame() {
-                Ok(None) => return Ok(None),
-                Ok(Some(body)) => {
-                    frame::decode(&body).map(Read::Message).map_err(|error| error.to_string())
-                }
-                Err(error) => Err(error.to_string()),
-            },
-            Decoder::Lines(decoder) => match decoder.next_line() {
-                Ok(None) => return Ok(None),
-                Ok(Some(text)) => unknown::read(&text).map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            },
-        };
-        match message.map_err(|reason| self.unreadable(reason))? {
-            Read::Message(message) => Ok(Some(Heard::Message(message))),
-            Read::Unknown(unknown) => Ok(Some(match unknown.kind {
+        let read = self.decoder.next_message();
+        match read.map_err(|error| self.unreadable(error.to_string()))? {
+            None => Ok(None),
+            Some(Read::Message(message)) => Ok(Some(Heard::Message(message))),
+            Some(Read::Unknown(unknown)) => Ok(Some(match unknown.kind {
                 Kind::Reply { id } => Heard::UnknownReply { id, reason: unknown.reason },
                 // What is left out of the numbered ones is said, as it is when somebody reads too
                 // slowly.
@@ -315,7 +293,7 @@ impl Wire {
 
 /// The process that listens at a socket, if one does; nothing is sent.
 pub(crate) fn listener(path: &Path) -> Result<Option<i32>, ClientError> {
-    match Wire::connect(path, Decoder::Frames(FrameDecoder::default())) {
+    match Wire::connect(path, Codec::Frames) {
         Ok(wire) => {
             let peer = socket_peercred(&wire.stream).ok();
             Ok(peer.map(|peer| peer.pid.as_raw_nonzero().get()))

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use proto::agent::{Order, Report, RunOutcome};
+use proto::codec::{Codec, Decoder};
 use proto::entry::{Entry, Origin, What};
 use proto::error::{ErrorBody, ErrorCode};
-use proto::frame::{self, FrameDecoder};
+use proto::frame;
 use proto::hello::{Hello, PROTOCOL, REVISION, Welcome};
-use proto::line::{self, LineDecoder};
+use proto::unknown::Read;
 use proto::request::Request;
 use proto::response::Response;
 use proto::{Call, FromDaemon, Outcome, Reply, ToDaemon};
@@ -71,7 +72,7 @@ impl FakeDaemon {
     async fn greet(&self, mut stream: UnixStream) -> Option<Peer> {
         let mut first = [0; 1];
         stream.read_exact(&mut first).await.ok()?;
-        let mut wire = Wire::Lines(LineDecoder::default());
+        let mut wire = Codec::Lines.decoder();
         if first == [0] {
             let mut preamble = [0; frame::PREAMBLE_LEN];
             stream.read_exact(&mut preamble[1..]).await.ok()?;
@@ -79,7 +80,7 @@ impl FakeDaemon {
             if frame::read_preamble(&preamble) != Some(self.revision) {
                 return None;
             }
-            wire = Wire::Frames(FrameDecoder::default());
+            wire = Codec::Frames.decoder();
         } else {
             wire.feed(&first);
         }
@@ -91,35 +92,10 @@ impl FakeDaemon {
     }
 }
 
-enum Wire {
-    Frames(FrameDecoder),
-    Lines(LineDecoder),
-}
-
-impl Wire {
-    fn feed(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Frames(decoder) => decoder.feed(bytes),
-            Self::Lines(decoder) => decoder.feed(bytes),
-        }
-    }
-
-    fn next(&mut self) -> Option<ToDaemon> {
-        match self {
-            Self::Frames(decoder) => {
-                decoder.next_frame().unwrap().map(|it| frame::decode(&it).unwrap())
-            }
-            Self::Lines(decoder) => {
-                decoder.next_line().unwrap().map(|it| line::decode(&it).unwrap())
-            }
-        }
-    }
-}
-
 /// A connected agent.
 pub(crate) struct Peer {
     stream: UnixStream,
-    wire: Wire,
+    wire: Decoder,
     pub(crate) hello: Option<Hello>,
     /// What it reported so far.
     pub(crate) reports: Vec<Report>,
@@ -129,7 +105,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn new(stream: UnixStream, wire: Wire) -> Self {
+    fn new(stream: UnixStream, wire: Decoder) -> Self {
         Self {
             stream,
             wire,
@@ -141,15 +117,17 @@ impl Peer {
     }
 
     pub(crate) fn speaks_lines(&self) -> bool {
-        matches!(self.wire, Wire::Lines(_))
+        self.wire.codec() == Codec::Lines
     }
 
     /// The next message; none when the agent has hung up.
     async fn next(&mut self) -> Option<ToDaemon> {
         let mut buf = vec![0; 64 * 1024];
         loop {
-            if let Some(message) = self.wire.next() {
-                return Some(message);
+            match self.wire.next_message().unwrap() {
+                Some(Read::Message(message)) => return Some(message),
+                Some(Read::Unknown(unknown)) => panic!("{unknown:?}"),
+                None => {}
             }
             match self.stream.read(&mut buf).await {
                 Ok(0) | Err(_) => return None,
@@ -165,10 +143,7 @@ impl Peer {
     }
 
     pub(crate) async fn send(&mut self, message: &FromDaemon) {
-        let bytes = match self.wire {
-            Wire::Frames(_) => frame::encode(message).unwrap(),
-            Wire::Lines(_) => line::encode(message).unwrap(),
-        };
+        let bytes = self.wire.codec().encode(message).unwrap();
         self.stream.write_all(&bytes).await.unwrap();
     }
 

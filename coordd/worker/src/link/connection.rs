@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
+use proto::codec::{Codec, Decoder};
 use proto::error::{ErrorBody, ErrorCode};
-use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
+use proto::frame::{self, PREAMBLE_LEN};
 use proto::hello::{Hello, PROTOCOL, revision};
-use proto::line::LineDecoder;
 use proto::unknown::{Kind, Read, Unknown};
 use proto::{FromDaemon, Outcome, Reply, ToDaemon};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -19,7 +19,6 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
-use super::codec::Codec;
 
 /// How long coordd may take to answer a preamble and a hello. It answers at once unless it hangs.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -48,22 +47,22 @@ impl Ended {
 /// Connects and carries what is to be carried, until the connection is lost.
 pub(super) async fn serve(shared: &Shared) -> Ended {
     match timeout(HANDSHAKE_MAX, handshake(shared)).await {
-        Ok(Ok((stream, codec))) => {
+        Ok(Ok((stream, decoder))) => {
             shared.meet();
-            carry(shared, stream, codec).await
+            carry(shared, stream, decoder).await
         }
         Ok(Err(ended)) => ended,
         Err(_) => Ended::early("coordd does not answer"),
     }
 }
 
-async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
+async fn handshake(shared: &Shared) -> Result<(UnixStream, Decoder), Ended> {
     let mut stream = connect(shared).await?;
-    let mut codec = if exchange_preambles(&mut stream).await == Some(revision()) {
-        Codec::Frames(FrameDecoder::default())
+    let codec = if exchange_preambles(&mut stream).await == Some(revision()) {
+        Codec::Frames
     } else {
         stream = connect(shared).await?;
-        Codec::Lines(LineDecoder::default())
+        Codec::Lines
     };
     let hello = ToDaemon::Hello(Hello {
         protocol: PROTOCOL,
@@ -72,10 +71,10 @@ async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
     });
     let bytes = codec.encode(&hello).map_err(|error| Ended::early(error.to_string()))?;
     stream.write_all(&bytes).await.map_err(|error| Ended::early(error.to_string()))?;
-    let mut buf = vec![0; READ_LEN];
+    let (mut decoder, mut buf) = (codec.decoder(), vec![0; READ_LEN]);
     loop {
-        match codec.next() {
-            Ok(Some(Read::Message(FromDaemon::Welcome(_)))) => return Ok((stream, codec)),
+        match decoder.next_message() {
+            Ok(Some(Read::Message(FromDaemon::Welcome(_)))) => return Ok((stream, decoder)),
             Ok(Some(Read::Message(FromDaemon::Closing(body)))) => {
                 return Err(closing(&body, false));
             }
@@ -95,7 +94,7 @@ async fn handshake(shared: &Shared) -> Result<(UnixStream, Codec), Ended> {
         }
         match stream.read(&mut buf).await {
             Ok(0) => return Err(Ended::early("coordd closed the connection")),
-            Ok(len) => codec.feed(buf.get(..len).unwrap_or_default()),
+            Ok(len) => decoder.feed(buf.get(..len).unwrap_or_default()),
             Err(error) => return Err(Ended::early(error.to_string())),
         }
     }
@@ -121,21 +120,21 @@ async fn exchange_preambles(stream: &mut UnixStream) -> Option<u32> {
     frame::read_preamble(&theirs)
 }
 
-async fn carry(shared: &Shared, mut stream: UnixStream, mut codec: Codec) -> Ended {
+async fn carry(shared: &Shared, mut stream: UnixStream, mut decoder: Decoder) -> Ended {
     let lost = |reason: String| Ended::Lost { reason, welcomed: true };
     let (mut reader, mut writer) = stream.split();
     let (mut read, mut out) = (vec![0; READ_LEN], BytesMut::new());
     loop {
         // What came with the welcome is here before anything is read.
-        if let Some(ended) = take_in(shared, &mut codec) {
+        if let Some(ended) = take_in(shared, &mut decoder) {
             return ended;
         }
-        fill(shared, &codec, &mut out);
+        fill(shared, decoder.codec(), &mut out);
         let delta_due = shared.reports.borrow().delta_due();
         tokio::select! {
             got = reader.read(&mut read) => match got {
                 Ok(0) => return lost("coordd closed the connection".to_owned()),
-                Ok(len) => codec.feed(read.get(..len).unwrap_or_default()),
+                Ok(len) => decoder.feed(read.get(..len).unwrap_or_default()),
                 Err(error) => return lost(error.to_string()),
             },
             wrote = writer.write(&out), if !out.is_empty() => match wrote {
@@ -155,9 +154,9 @@ async fn carry(shared: &Shared, mut stream: UnixStream, mut codec: Codec) -> End
 }
 
 /// Takes in every whole message that has arrived.
-fn take_in(shared: &Shared, codec: &mut Codec) -> Option<Ended> {
+fn take_in(shared: &Shared, decoder: &mut Decoder) -> Option<Ended> {
     loop {
-        let message = match codec.next() {
+        let message = match decoder.next_message() {
             Ok(Some(Read::Message(message))) => message,
             Ok(Some(Read::Unknown(unknown))) => {
                 pass_over(shared, unknown);
@@ -201,7 +200,7 @@ fn pass_over(shared: &Shared, unknown: Unknown) {
 
 /// Fills the send buffer. A report stays before a later call, unless the daemon is slow: then calls
 /// go first.
-fn fill(shared: &Shared, codec: &Codec, out: &mut BytesMut) {
+fn fill(shared: &Shared, codec: Codec, out: &mut BytesMut) {
     while out.len() < REPORTS_OUT_LEN_MAX {
         let Some(report) = shared.reports.borrow_mut().next(Instant::now()) else { break };
         match codec.encode(&ToDaemon::Report(report)) {

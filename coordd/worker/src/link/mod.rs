@@ -11,7 +11,6 @@
 //! it in calls alone.
 
 mod backoff;
-mod codec;
 mod connection;
 mod orders;
 mod reports;
