@@ -1,12 +1,9 @@
-//! Where things lie: the socket, the state folder, the configuration. Every rule about a path is
-//! here, and coordd follows the same ones.
+//! Where coordctl looks: for the daemon by the daemon's own rules, in `coordd-common`, and for programs.
 
 use crate::error::Failure;
+use coordd_common::paths::{Paths as Found, PathsError, is_runtime_folder};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Bytes that fit into a socket address, without its ending zero.
-pub(crate) const SOCKET_PATH_LEN_MAX: usize = 103;
 
 /// The environment as it was at the start.
 pub(crate) type Vars = BTreeMap<String, String>;
@@ -24,26 +21,14 @@ pub(crate) struct Paths {
 
 impl Paths {
     pub(crate) fn of(vars: &Vars, uid: u32) -> Result<Self, Failure> {
-        let home = absolute(vars, "HOME").or_else(|| home_of(uid));
-        let below_home = |name: &str, rest: &str| {
-            absolute(vars, name).or_else(|| home.as_ref().map(|home| home.join(rest))).ok_or_else(
-                || {
-                    Failure::failed(format!("neither HOME nor {name} names a folder"))
-                        .hint("set HOME to your home folder")
-                },
-            )
-        };
-        let state_dir = match chosen(vars, "COORDD_STATE_DIR")? {
-            Some(path) => path,
-            None => below_home("XDG_STATE_HOME", ".local/state")?.join("coordd"),
-        };
-        let config_dir = below_home("XDG_CONFIG_HOME", ".config")?;
+        let found = Found::find(&|name| vars.get(name).map(Into::into), uid)
+            .map_err(|error| failed(&error))?;
         Ok(Self {
-            socket: socket(vars, uid)?,
-            socket_is_chosen: absolute(vars, "COORDD_SOCKET").is_some(),
-            state_dir,
-            config_file: config_dir.join("coordd/config.toml"),
-            unit_dir: config_dir.join("systemd/user"),
+            socket_is_chosen: found.runtime.is_named,
+            socket: found.socket,
+            state_dir: found.state.path(),
+            config_file: found.config_file,
+            unit_dir: found.unit_dir,
         })
     }
 
@@ -52,26 +37,15 @@ impl Paths {
     }
 }
 
-/// A variable of ours, whose value must be an absolute path.
-fn chosen(vars: &Vars, name: &str) -> Result<Option<PathBuf>, Failure> {
-    match vars.get(name).filter(|it| !it.is_empty()).map(PathBuf::from) {
-        Some(path) if path.is_absolute() => Ok(Some(path)),
-        Some(path) => Err(Failure::usage(format!(
-            "{name} is {}, which is not an absolute path",
-            path.display()
-        ))
-        .hint(format!("set {name} to an absolute path, or unset it"))),
-        None => Ok(None),
-    }
-}
-
-/// The runtime folder of a login session, as the XDG rules demand it: there, ours, closed to
-/// others. A folder of another user, as `su` leaves it, counts as unset.
-fn is_runtime_folder(path: &Path, uid: u32) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let closed = |mode: u32| matches!(mode & 0o077, 0);
-    path.metadata()
-        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == uid && closed(metadata.mode()))
+fn failed(error: &PathsError) -> Failure {
+    let hint = error.hint();
+    let failure = match error {
+        PathsError::NotAbsolute { .. } => Failure::usage(error.to_string()),
+        PathsError::SocketTooLong { .. } | PathsError::NoHome { .. } => {
+            Failure::failed(error.to_string())
+        }
+    };
+    failure.hint(hint)
 }
 
 /// Where a login session of this user has its runtime folder on usual systems.
@@ -99,42 +73,6 @@ pub(crate) fn unusable_runtime_folder(vars: &Vars, uid: u32) -> Option<String> {
 /// The value of a variable that holds an absolute path; other values count as unset.
 pub(crate) fn absolute(vars: &Vars, name: &str) -> Option<PathBuf> {
     vars.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-/// The home folder in the password file.
-fn home_of(uid: u32) -> Option<PathBuf> {
-    let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok()??;
-    Some(user.dir).filter(|it| it.is_absolute())
-}
-
-/// coordd's socket, if its path is short enough to be one.
-fn socket(vars: &Vars, uid: u32) -> Result<PathBuf, Failure> {
-    let (path, prefix, cure) = if let Some(path) = chosen(vars, "COORDD_SOCKET")? {
-        (path.clone(), path, "set COORDD_SOCKET to a shorter path")
-    } else if let Some(run) =
-        absolute(vars, "XDG_RUNTIME_DIR").filter(|it| is_runtime_folder(it, uid))
-    {
-        let cure = "set XDG_RUNTIME_DIR to a shorter folder, or COORDD_SOCKET to a shorter path";
-        (run.join("coordd/coordd.sock"), run, cure)
-    } else {
-        let temp = chosen(vars, "CLAUDE_CODE_TMPDIR")?.unwrap_or_else(|| "/tmp".into());
-        let cure = "set CLAUDE_CODE_TMPDIR to a shorter folder, or COORDD_SOCKET to a shorter path";
-        (temp.join(format!("claude-{uid}/run/coordd.sock")), temp, cure)
-    };
-    check_length(&path, &prefix, cure)?;
-    Ok(path)
-}
-
-fn check_length(path: &Path, prefix: &Path, cure: &str) -> Result<(), Failure> {
-    let len = path.as_os_str().len();
-    if len <= SOCKET_PATH_LEN_MAX {
-        return Ok(());
-    }
-    Err(Failure::failed(format!(
-        "the socket's path would be {len} bytes long, and a socket can have {SOCKET_PATH_LEN_MAX}: {} is too long",
-        prefix.display()
-    ))
-    .hint(cure))
 }
 
 /// A program of this project: named by a variable, beside our own executable, or in PATH.
@@ -200,26 +138,6 @@ mod tests {
     }
 
     #[test]
-    fn d2_the_socket_is_in_the_runtime_folder_or_below_tmp() {
-        let (folder, uid) = runtime();
-        let run = folder.path().to_str().unwrap();
-        let at = |pairs: &[(&str, &str)], uid| socket(&vars(pairs), uid).unwrap();
-        assert_eq!(at(&[("XDG_RUNTIME_DIR", run)], uid), folder.path().join("coordd/coordd.sock"));
-        let below_tmp = |uid| PathBuf::from(format!("/tmp/claude-{uid}/run/coordd.sock"));
-        assert_eq!(at(&[], uid), below_tmp(uid));
-        assert_eq!(at(&[("XDG_RUNTIME_DIR", "relative")], uid), below_tmp(uid));
-        assert_eq!(at(&[("XDG_RUNTIME_DIR", "/nonexistent")], uid), below_tmp(uid));
-        assert_eq!(at(&[("XDG_RUNTIME_DIR", run)], uid + 1), below_tmp(uid + 1), "of another user");
-        assert_eq!(
-            at(&[("CLAUDE_CODE_TMPDIR", "/t")], 7),
-            Path::new("/t/claude-7/run/coordd.sock")
-        );
-        assert_eq!(at(&[("COORDD_SOCKET", "/s"), ("XDG_RUNTIME_DIR", run)], uid), Path::new("/s"));
-        let error = socket(&vars(&[("COORDD_SOCKET", "s")]), uid).unwrap_err();
-        assert!(error.hint.contains("COORDD_SOCKET"));
-    }
-
-    #[test]
     fn a_runtime_folder_that_is_passed_over_is_known() {
         let (folder, uid) = runtime();
         let run = folder.path().to_str().unwrap();
@@ -228,39 +146,5 @@ mod tests {
         assert_eq!(passed_over(&[("XDG_RUNTIME_DIR", run)]), None);
         assert_eq!(passed_over(&[("XDG_RUNTIME_DIR", "/gone")]).as_deref(), Some("/gone"));
         assert_eq!(passed_over(&[("XDG_RUNTIME_DIR", "/gone"), ("COORDD_SOCKET", "/s")]), None);
-    }
-
-    #[test]
-    fn rel92_a_long_path_is_refused_with_its_prefix() {
-        let (folder, uid) = runtime();
-        let room =
-            SOCKET_PATH_LEN_MAX - "/coordd/coordd.sock".len() - folder.path().as_os_str().len();
-        let make = |len: usize| {
-            let long = folder.path().join("x".repeat(len - 1));
-            std::fs::create_dir(&long).unwrap();
-            std::fs::set_permissions(&long, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-                .unwrap();
-            long.to_str().unwrap().to_owned()
-        };
-        let long = make(room + 1);
-        let error = socket(&vars(&[("XDG_RUNTIME_DIR", &long)]), uid).unwrap_err();
-        assert!(error.message.contains("104 bytes") && error.message.contains(&long), "{error}");
-        assert!(error.hint.contains("XDG_RUNTIME_DIR"));
-        assert!(socket(&vars(&[("XDG_RUNTIME_DIR", &make(room))]), uid).is_ok());
-        let chosen =
-            socket(&vars(&[("COORDD_SOCKET", &format!("{long}{long}"))]), uid).unwrap_err();
-        assert!(chosen.hint.contains("COORDD_SOCKET"));
-    }
-
-    #[test]
-    fn state_and_configuration_follow_the_usual_variables() {
-        let paths = Paths::of(&vars(&[("HOME", "/h")]), 7).unwrap();
-        assert_eq!(paths.state_dir, Path::new("/h/.local/state/coordd"));
-        assert_eq!(paths.config_file, Path::new("/h/.config/coordd/config.toml"));
-        assert_eq!(paths.unit_dir, Path::new("/h/.config/systemd/user"));
-        let set = [("XDG_STATE_HOME", "/s"), ("XDG_CONFIG_HOME", "/c")];
-        let paths = Paths::of(&vars(&set), 7).unwrap();
-        assert_eq!(paths.daemon_log(), Path::new("/s/coordd/coordd.log"));
-        assert_eq!(paths.config_file, Path::new("/c/coordd/config.toml"));
     }
 }

@@ -5,11 +5,11 @@
 use crate::client::{Ask, Client, ClientError};
 use crate::error::{Exit, Failure};
 use crate::paths::{self, Paths, Vars};
+use coordd_common::files;
 use proto::error::ErrorCode;
 use proto::request::Request;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -131,12 +131,8 @@ fn open_log(paths: &Paths) -> Result<File, Failure> {
         Failure::failed(format!("cannot write coordd's log {}: {error}", path.display()))
             .hint("make its folder writable, or set XDG_STATE_HOME to one that is")
     };
-    let mut folder = std::fs::DirBuilder::new();
-    folder.recursive(true).mode(0o700).create(&paths.state_dir).map_err(failed)?;
-    if path.metadata().is_ok_and(|metadata| metadata.len() > LOG_LEN_MAX) {
-        std::fs::rename(&path, path.with_extension("log.old")).map_err(failed)?;
-    }
-    OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)
+    files::make_closed_folder(&paths.state_dir).map_err(failed)?;
+    files::open_log(&path, LOG_LEN_MAX, &path.with_extension("log.old")).map_err(failed)
 }
 
 /// What came of waiting for a hello.

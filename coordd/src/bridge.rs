@@ -10,9 +10,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use coordd_common::files::open_log;
 use coordd_core::Input;
 use proto::bridge::Bootstrap;
-use rustix::fs::{Mode, OFlags};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
@@ -130,7 +130,12 @@ impl Supervisor {
         };
         let mut line = serde_json::to_vec(&bootstrap).context("writing the bootstrap")?;
         line.push(b'\n');
-        let log = open_log(&self.state)?;
+        let log = open_log(
+            &self.state.join("bridge.log"),
+            LOG_BYTES_MAX,
+            &self.state.join("bridge.log.1"),
+        )
+        .context("opening the bridge's log")?;
         let second = log.try_clone().context("opening the bridge's log")?;
         let mut command = Command::new(&program);
         command.env_clear().current_dir("/").process_group(0).kill_on_drop(true);
@@ -176,18 +181,4 @@ fn program() -> anyhow::Result<PathBuf> {
     }
     let own = std::env::current_exe().context("finding coordd-bridge; set COORDD_BRIDGE")?;
     Ok(own.with_file_name(PROGRAM_NAME))
-}
-
-fn open_log(state: &std::path::Path) -> anyhow::Result<std::fs::File> {
-    let path = state.join("bridge.log");
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map(std::fs::File::from);
-    let file = open().context("opening the bridge's log")?;
-    if file.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {
-        std::fs::rename(&path, state.join("bridge.log.1"))
-            .context("putting the bridge's log aside")?;
-        return open().context("opening the bridge's log");
-    }
-    Ok(file)
 }

@@ -109,7 +109,7 @@ impl Environments {
 
     /// Reads the file. What is no environment is kept under another name.
     fn read(&self, session: &SessionId) -> Result<BTreeMap<String, String>, String> {
-        let chain = |error: &dyn std::error::Error| crate::cause::chain(error);
+        let chain = |error: &dyn std::error::Error| coordd_common::chain(error);
         let dir = self.state.session(&session.0).map_err(|error| chain(&error))?;
         let content =
             dir.read(Path::new(FILE), limits::ENV_BYTES_MAX).map_err(|error| chain(&error))?;

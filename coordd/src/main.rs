@@ -2,7 +2,6 @@
 //! crate's manifest is the map.
 
 mod bridge;
-mod cause;
 mod clock;
 mod config;
 mod dir;
@@ -82,6 +81,7 @@ fn start() -> ExitCode {
     } else {
         log.init();
     }
+    failpoint::arm(&std::env::var(failpoint::VARIABLE).unwrap_or_default(), "");
     match run::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

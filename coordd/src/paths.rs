@@ -1,46 +1,19 @@
-//! Where the daemon's files are.
-//!
-//! ```text
-//! runtime  $XDG_RUNTIME_DIR/coordd, else ${CLAUDE_CODE_TMPDIR:-/tmp}/claude-<uid>/run     coordd.sock, coordd.lock
-//! state    ${XDG_STATE_HOME:-~/.local/state}/coordd                                       the store, sessions/
-//! config   ${XDG_CONFIG_HOME:-~/.config}/coordd/config.toml                               read only
-//! ```
-//!
-//! `COORDD_SOCKET` and `COORDD_STATE_DIR` name the socket and the state folder outright. `coordctl`
-//! finds the socket by the same rules. Nothing is made by finding out; [`Paths::open_runtime`] and
-//! [`Paths::open_state`] make and check.
+//! The daemon's folders, made and checked. Where they are is found in `coordd-common`, by the rules that `coordctl` follows too.
 
-use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use coordd_common::files::make_closed_folder;
+pub(crate) use coordd_common::paths::{Env, Paths};
+use coordd_common::paths::{PathsError as NotFound, Place};
 
 use crate::dir::{Demand, Dir, DirError, Removal, euid};
-
-/// Longest path of a socket that every Unix takes.
-pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 103;
 
 /// Longest id that becomes the name of a folder.
 const ID_BYTES_MAX: usize = 64;
 
-/// The environment, or a made-up one.
-pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
-
 /// Why there is no place for the daemon's files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PathsError {
-    #[error(
-        "the socket's path {} has {len} bytes and {SOCKET_PATH_BYTES_MAX} fit; {} is too long: set {variable} to \
-         something shorter",
-        socket.display(),
-        prefix.display()
-    )]
-    SocketTooLong { socket: PathBuf, prefix: PathBuf, len: usize, variable: &'static str },
-    #[error("{variable} is {value:?}; set it to an absolute path, or unset it")]
-    NotAbsolute { variable: &'static str, value: PathBuf },
-    #[error("there is no home folder for user {uid}; set HOME")]
-    NoHome { uid: u32 },
+    #[error("{0}; {hint}", hint = .0.hint())]
+    NotFound(NotFound),
     #[error("the folder for {what} cannot be used; fix it, or set {variable} to another place")]
     Folder { what: &'static str, variable: &'static str, source: DirError },
     #[error(
@@ -53,85 +26,41 @@ pub(crate) enum PathsError {
 /// is looked at next time.
 const SESSIONS_MAX: usize = 10_000;
 
-/// Where everything is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Paths {
-    pub(crate) home: PathBuf,
-    /// `${CLAUDE_CODE_TMPDIR:-/tmp}`, where scratchpads are.
-    pub(crate) tmp: PathBuf,
-    /// `$XDG_RUNTIME_DIR`, where it is what the rules demand.
-    pub(crate) xdg_runtime: Option<PathBuf>,
-    pub(crate) socket: PathBuf,
-    pub(crate) runtime: Place,
-    pub(crate) state: Place,
-    pub(crate) config_file: PathBuf,
+/// Finds out from this process's environment.
+pub(crate) fn from_env() -> Result<Paths, PathsError> {
+    find(&|name| std::env::var_os(name))
 }
 
-/// A folder of ours: one that stands already, and what we make below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    base: PathBuf,
-    names: Vec<String>,
-    /// What the user sets to have it elsewhere.
-    variable: &'static str,
-    /// Whether the user named it, so that it is checked but never changed.
-    named: bool,
+/// Finds out from an environment.
+pub(crate) fn find(env: Env<'_>) -> Result<Paths, PathsError> {
+    Paths::find(env, euid()).map_err(PathsError::NotFound)
 }
 
-impl Place {
-    pub(crate) fn path(&self) -> PathBuf {
-        self.names.iter().fold(self.base.clone(), |path, name| path.join(name))
-    }
-
-    /// Opens the folder, and creates what is missing of it.
-    fn open(&self, what: &'static str) -> Result<Dir, PathsError> {
-        let failed = |source| PathsError::Folder { what, variable: self.variable, source };
-        let mut dir = Dir::base(&self.base).map_err(failed)?;
-        let demand = if self.named { Demand::Strict } else { Demand::Repaired };
-        for name in &self.names {
-            dir = dir.enter(name, demand).map_err(failed)?.0;
-        }
-        Ok(dir)
-    }
+/// Opens the folder of the socket and the lock; it is ours and 0700.
+pub(crate) fn open_runtime(paths: &Paths) -> Result<Dir, PathsError> {
+    open(&paths.runtime, "the socket")
 }
 
-impl Paths {
-    /// Finds out from this process's environment.
-    pub(crate) fn from_env() -> Result<Self, PathsError> {
-        Self::find(&|name| std::env::var_os(name))
-    }
+/// Opens the folder of everything that lasts; it is ours and 0700.
+pub(crate) fn open_state(paths: &Paths) -> Result<StateDir, PathsError> {
+    let (what, Place { base, variable, .. }) = ("the state", &paths.state);
+    // The user's own folders on the way (`~/.local/state`) may not be there yet.
+    make_closed_folder(base).map_err(|source| {
+        let source = DirError::Io { action: "create", path: base.clone(), source };
+        PathsError::Folder { what, variable, source }
+    })?;
+    Ok(StateDir { dir: open(&paths.state, what)? })
+}
 
-    pub(crate) fn find(env: Env<'_>) -> Result<Self, PathsError> {
-        let home = home(env)?;
-        let tmp = absolute(env, "CLAUDE_CODE_TMPDIR")?.unwrap_or_else(|| PathBuf::from("/tmp"));
-        let (runtime, socket) = runtime(env, &tmp)?;
-        let state = state(env, &home)?;
-        let config = xdg(env, "XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
-        let config_file = config.join("coordd/config.toml");
-        let xdg_runtime = xdg(env, "XDG_RUNTIME_DIR").filter(|it| is_runtime_base(it));
-        Ok(Self { home, tmp, xdg_runtime, socket, runtime, state, config_file })
+/// Opens a folder of ours, and makes what is missing of it.
+fn open(place: &Place, what: &'static str) -> Result<Dir, PathsError> {
+    let failed = |source| PathsError::Folder { what, variable: place.variable, source };
+    let mut dir = Dir::base(&place.base).map_err(failed)?;
+    let demand = if place.is_named { Demand::Strict } else { Demand::Repaired };
+    for name in &place.names {
+        dir = dir.enter(name, demand).map_err(failed)?.0;
     }
-
-    /// Opens the folder of the socket and the lock; it is ours and 0700.
-    pub(crate) fn open_runtime(&self) -> Result<Dir, PathsError> {
-        self.runtime.open("the socket")
-    }
-
-    /// Opens the folder of everything that lasts; it is ours and 0700.
-    pub(crate) fn open_state(&self) -> Result<StateDir, PathsError> {
-        let failed = |source| PathsError::Folder {
-            what: "the state",
-            variable: self.state.variable,
-            source,
-        };
-        // The user's own folders on the way (`~/.local/state`) may not be there yet.
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.state.base).map_err(
-            |source| {
-                failed(DirError::Io { action: "create", path: self.state.base.clone(), source })
-            },
-        )?;
-        Ok(StateDir { dir: self.state.open("the state")? })
-    }
+    Ok(dir)
 }
 
 /// The folder of everything that lasts.
@@ -191,96 +120,17 @@ pub(crate) fn id(id: &str) -> Result<&str, PathsError> {
     }
 }
 
-fn runtime(env: Env<'_>, tmp: &Path) -> Result<(Place, PathBuf), PathsError> {
-    let place = if let Some(socket) = absolute(env, "COORDD_SOCKET")? {
-        let folder = socket.parent().unwrap_or(Path::new("/"));
-        let place = named(folder, "COORDD_SOCKET");
-        let prefix = folder.to_path_buf();
-        return checked(socket, prefix, "COORDD_SOCKET").map(|socket| (place, socket));
-    } else if let Some(base) = xdg(env, "XDG_RUNTIME_DIR").filter(|it| is_runtime_base(it)) {
-        let names = vec!["coordd".to_owned()];
-        Place { base, names, variable: "XDG_RUNTIME_DIR", named: false }
-    } else {
-        let names = vec![format!("claude-{}", euid()), "run".to_owned()];
-        Place { base: tmp.to_path_buf(), names, variable: "CLAUDE_CODE_TMPDIR", named: false }
-    };
-    let socket = place.path().join("coordd.sock");
-    let socket = checked(socket, place.base.clone(), place.variable)?;
-    Ok((place, socket))
-}
-
-fn checked(
-    socket: PathBuf,
-    prefix: PathBuf,
-    variable: &'static str,
-) -> Result<PathBuf, PathsError> {
-    let len = socket.as_os_str().as_bytes().len();
-    if len > SOCKET_PATH_BYTES_MAX {
-        return Err(PathsError::SocketTooLong { socket, prefix, len, variable });
-    }
-    Ok(socket)
-}
-
-fn state(env: Env<'_>, home: &Path) -> Result<Place, PathsError> {
-    if let Some(path) = absolute(env, "COORDD_STATE_DIR")? {
-        return Ok(named(&path, "COORDD_STATE_DIR"));
-    }
-    let base = xdg(env, "XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
-    let names = vec!["coordd".to_owned()];
-    Ok(Place { base, names, variable: "XDG_STATE_HOME", named: false })
-}
-
-/// A folder that the user named: its parent is the base, so that the folder itself is checked as
-/// ours.
-fn named(path: &Path, variable: &'static str) -> Place {
-    let base = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    Place { base, names: name.into_iter().collect(), variable, named: true }
-}
-
-/// The runtime folder of a login session, as the XDG rules demand it: there, ours, 0700.
-fn is_runtime_base(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| {
-        metadata.is_dir() && metadata.uid() == euid() && matches!(metadata.mode() & 0o077, 0)
-    })
-}
-
-fn home(env: Env<'_>) -> Result<PathBuf, PathsError> {
-    if let Some(home) = absolute(env, "HOME")? {
-        return Ok(home);
-    }
-    let uid = euid();
-    let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
-    user.map(|user| user.dir).filter(|it| it.is_absolute()).ok_or(PathsError::NoHome { uid })
-}
-
-fn absolute(env: Env<'_>, variable: &'static str) -> Result<Option<PathBuf>, PathsError> {
-    match env(variable).filter(|it| !it.is_empty()).map(PathBuf::from) {
-        Some(path) if path.is_absolute() => Ok(Some(path)),
-        Some(value) => Err(PathsError::NotAbsolute { variable, value }),
-        None => Ok(None),
-    }
-}
-
-/// A variable of the XDG rules, by which a relative path counts as unset.
-fn xdg(env: Env<'_>, variable: &str) -> Option<PathBuf> {
-    env(variable).map(PathBuf::from).filter(|it| it.is_absolute())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
     fn find(variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
-        Paths::find(&|name| {
-            variables
-                .iter()
-                .find(|variable| variable.0 == name)
-                .map(|variable| OsString::from(variable.1))
-        })
+        super::find(&|name| variables.iter().find(|it| it.0 == name).map(|it| OsString::from(it.1)))
     }
 
     #[test]
@@ -290,7 +140,7 @@ mod tests {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let paths = find(&[("HOME", "/h"), ("XDG_RUNTIME_DIR", base)]).unwrap();
         assert_eq!(paths.socket, folder.path().join("coordd/coordd.sock"));
-        paths.open_runtime().unwrap();
+        open_runtime(&paths).unwrap();
         let mode = fs::metadata(folder.path().join("coordd")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -305,22 +155,8 @@ mod tests {
         let paths = find(&[("HOME", "/h"), ("CLAUDE_CODE_TMPDIR", tmp)]).unwrap();
         let expected = folder.path().join(format!("claude-{}/run", euid()));
         assert_eq!(paths.socket, expected.join("coordd.sock"));
-        assert_eq!(paths.open_runtime().unwrap().path(), expected);
+        assert_eq!(open_runtime(&paths).unwrap().path(), expected);
         assert_eq!(paths.config_file, Path::new("/h/.config/coordd/config.toml"));
-    }
-
-    #[test]
-    fn rel92_a_socket_path_that_is_too_long_names_what_to_set() {
-        let long = format!("/{}", "x".repeat(90));
-        let error = find(&[("HOME", "/h"), ("CLAUDE_CODE_TMPDIR", &long)]).unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("set CLAUDE_CODE_TMPDIR"), "{text}");
-        assert!(text.contains(&long) && text.contains("103"), "{text}");
-        let socket = format!("/tmp/{}", "x".repeat(98));
-        assert_eq!(socket.len(), 103);
-        find(&[("HOME", "/h"), ("COORDD_SOCKET", &socket)]).unwrap();
-        let error = find(&[("HOME", "/h"), ("COORDD_SOCKET", &(socket + "x"))]).unwrap_err();
-        assert!(error.to_string().contains("set COORDD_SOCKET"), "{error}");
     }
 
     #[test]
@@ -335,7 +171,7 @@ mod tests {
         let paths =
             find(&[("HOME", "/h"), ("COORDD_SOCKET", &socket), ("COORDD_STATE_DIR", &state)])
                 .unwrap();
-        for error in [paths.open_runtime().unwrap_err(), paths.open_state().unwrap_err()] {
+        for error in [open_runtime(&paths).unwrap_err(), open_state(&paths).unwrap_err()] {
             let PathsError::Folder { source, .. } = &error else { panic!("{error}") };
             assert!(matches!(source, DirError::BadMode { .. }), "{source}");
         }
@@ -348,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().to_str().unwrap();
         let paths = find(&[("HOME", home)]).unwrap();
-        let state = paths.open_state().unwrap();
+        let state = open_state(&paths).unwrap();
         let agent = state.agent("s1", "a1").unwrap();
         let expected = folder.path().join(".local/state/coordd/sessions/s1/agents/a1");
         assert_eq!(agent.path(), expected);
@@ -372,21 +208,5 @@ mod tests {
         {
             assert!(id(bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn home_comes_from_the_password_file_when_the_variable_is_unset() {
-        let paths = find(&[]).unwrap();
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
-        assert_eq!(paths.home, user.dir);
-    }
-
-    #[test]
-    fn a_relative_path_is_refused_with_the_variable() {
-        let error = find(&[("HOME", "/h"), ("COORDD_SOCKET", "x.sock")]).unwrap_err();
-        assert!(error.to_string().contains("COORDD_SOCKET"), "{error}");
-        // By the XDG rules a relative one counts as unset.
-        let paths = find(&[("HOME", "/h"), ("XDG_STATE_HOME", "x")]).unwrap();
-        assert_eq!(paths.state.path(), Path::new("/h/.local/state/coordd"));
     }
 }

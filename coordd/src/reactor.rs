@@ -19,7 +19,7 @@ pub(crate) mod teams;
 
 use crate::clock::{self, Clock};
 use crate::environment::EnvironmentError;
-use crate::failpoint::{self, Point};
+use crate::failpoint;
 use crate::hub::Hub;
 use crate::jobs::Jobs;
 use crate::limits;
@@ -194,18 +194,18 @@ impl<S: Store> Reactor<S> {
 
     /// Commits, then acts.
     fn finish(&mut self, batch: Batch) -> anyhow::Result<bool> {
-        failpoint::reach(Point::AfterDecide);
+        failpoint::reach(failpoint::AFTER_DECIDE);
         if !batch.lines.is_empty() {
-            failpoint::reach(Point::BeforeCommit);
+            failpoint::reach(failpoint::BEFORE_COMMIT);
             self.commit(&batch.lines)?;
             self.stale_bytes += batch.bytes;
-            failpoint::reach(Point::AfterCommit);
+            failpoint::reach(failpoint::AFTER_COMMIT);
         }
         let mut ends = false;
         for effect in batch.effects {
             ends |= effect == Effect::Exit;
             self.act(effect);
-            failpoint::reach(Point::BetweenEffects);
+            failpoint::reach(failpoint::BETWEEN_EFFECTS);
         }
         for (peer, call, error) in batch.refused {
             self.reply(peer, call, proto::Outcome::Error(error));
@@ -230,7 +230,7 @@ impl<S: Store> Reactor<S> {
             .map(serde_json::to_string)
             .collect::<Result<Vec<_>, _>>();
         let done = lines.map_err(|error| error.to_string()).and_then(|lines| {
-            self.store.replace(&lines).map_err(|error| crate::cause::chain(&error))
+            self.store.replace(&lines).map_err(|error| coordd_common::chain(&error))
         });
         // A failed compaction is harmless: only the next start takes longer.
         if let Err(error) = done {
@@ -343,7 +343,7 @@ impl<S: Store> Reactor<S> {
         if let Err(error) = kept {
             self.degrade(format!(
                 "{}; after a restart `coordctl resume {session}` gives the session a new one",
-                crate::cause::chain(&error)
+                coordd_common::chain(&error)
             ));
         }
     }

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::environment::Environments;
 use crate::hub::Hub;
 use crate::jobs::{self, Job, Jobs, SessionJob, World};
-use crate::paths::{Paths, StateDir};
+use crate::paths::{self, Paths, StateDir};
 use crate::peer::Routes;
 use crate::peers::Peers;
 use crate::reactor::outside::Outsiders;
@@ -35,12 +35,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// Runs the daemon to its end.
 pub(crate) fn run() -> anyhow::Result<()> {
     process::descriptors::keep_from_children();
-    let paths = Paths::from_env().context("finding the folders to use")?;
+    let paths = paths::from_env().context("finding the folders to use")?;
     let config = Config::read(&paths.config_file).context("reading the configuration")?;
     // Before the first thread: it takes descriptors out of the environment.
     let handed =
         sd::listen_fds(&paths.socket).context("taking the socket that the service manager made")?;
-    let runtime_dir = paths.open_runtime().context("opening the runtime folder")?;
+    let runtime_dir = paths::open_runtime(&paths).context("opening the runtime folder")?;
     let lock = match InstanceLock::take(&runtime_dir) {
         Ok(lock) => lock,
         // A coordd serves already, which is what the starter of this one wanted.
@@ -53,7 +53,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     // Nothing may depend on the folder that this was started in (case D18).
     std::env::set_current_dir("/").context("changing to /")?;
     raise_descriptor_limit();
-    let state = Arc::new(paths.open_state().context("opening the state folder")?);
+    let state = Arc::new(paths::open_state(&paths).context("opening the state folder")?);
     // Two runtime folders may share a home, and so a state folder: after a logout that an old
     // daemon outlived, for one.
     let state_lock = InstanceLock::take(state.dir()).context(
@@ -136,7 +136,7 @@ fn replay(store: &mut impl Store, degraded: &mut Vec<String>) -> anyhow::Result<
         // starting.
         if let Err(error) = store.replace(&lines) {
             let text =
-                format!("the store could not be cleaned up: {}", crate::cause::chain(&error));
+                format!("the store could not be cleaned up: {}", coordd_common::chain(&error));
             tracing::warn!("{text}");
             if !matches!(error, store::StoreError::DiskFull { .. }) {
                 degraded.push(text);
@@ -267,7 +267,7 @@ fn sweep(core: &Core, state: &StateDir, jobs: &Jobs) {
             }
         }
         Err(error) => {
-            tracing::warn!(error = crate::cause::chain(&error), "old sessions are not looked for");
+            tracing::warn!(error = coordd_common::chain(&error), "old sessions are not looked for");
         }
     }
 }

@@ -292,11 +292,11 @@ impl Wire {
 }
 
 /// The process that listens at a socket, if one does; nothing is sent.
-pub(crate) fn listener(path: &Path) -> Result<Option<i32>, ClientError> {
+pub(crate) fn listener(path: &Path) -> Result<Option<u32>, ClientError> {
     match Wire::connect(path, Codec::Frames) {
         Ok(wire) => {
             let peer = socket_peercred(&wire.stream).ok();
-            Ok(peer.map(|peer| peer.pid.as_raw_nonzero().get()))
+            Ok(peer.map(|it| it.pid.as_raw_nonzero().get().unsigned_abs()))
         }
         Err(ClientError::NoDaemon { .. }) => Ok(None),
         // With a full backlog only the path can be told, not the process.

@@ -229,9 +229,7 @@ fn program(context: &Context, flag: &str, more: &[&str], stdin: &str) -> Result<
     };
     // The state folder is this user's alone, as the daemon makes it.
     let state = &context.paths.state_dir;
-    std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
-        .create(state)
-        .map_err(failed)?;
+    coordd_common::files::make_closed_folder(state).map_err(failed)?;
     let mut child = Command::new(&program)
         .arg(flag)
         .arg(state.join("bridge"))

@@ -5,11 +5,13 @@ use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::terminal::line;
 use crate::{expect, format, output, start};
+use coordd_common::files::replace;
+use coordd_common::processes;
 use proto::error::ErrorCode;
 use proto::request::Request;
 use proto::response::Response;
-use rustix::process::{Pid, Signal, kill_process};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use rustix::process::{Signal, pidfd_send_signal};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -134,22 +136,16 @@ fn end(
         .hint(format!("its log is {}", context.paths.daemon_log().display())))
 }
 
-fn is_gone_within(pid: impl std::fmt::Display, limit: Duration) -> bool {
+fn is_gone_within(pid: u32, limit: Duration) -> bool {
     let until = Instant::now() + limit;
-    let process = Path::new("/proc").join(pid.to_string());
-    while is_alive(&process) {
+    // One that has ended but was not reaped by its parent is as good as gone.
+    while processes::is_alive(pid) {
         if Instant::now() >= until {
             return false;
         }
         std::thread::sleep(LOOK_EVERY);
     }
     true
-}
-
-/// A process that has exited but was not reaped by its parent counts as gone.
-fn is_alive(process: &Path) -> bool {
-    let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 fn restart(context: &mut Context) -> anyhow::Result<Exit> {
@@ -179,8 +175,7 @@ fn restart(context: &mut Context) -> anyhow::Result<Exit> {
 /// Kills a daemon that listens and does not answer. Its agents run on, as after a crash.
 fn end_stuck(context: &Context) -> Result<(), Failure> {
     let Some(pid) = client::listener(&context.paths.socket)? else { return Ok(()) };
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    if name.trim() != "coordd" {
+    if processes::name(pid) != "coordd" {
         // Systemd holds the socket: the daemon behind it is its business.
         return if start::is_under_systemd(&context.paths, &context.vars) {
             start::systemctl(&["restart", "coordd.service"])
@@ -193,10 +188,10 @@ fn end_stuck(context: &Context) -> Result<(), Failure> {
         };
     }
     output::note(&format!("coordd (pid {pid}) does not answer; ending it"));
-    let process = Pid::from_raw(pid);
+    let process = processes::read(pid).and_then(|process| process.open());
     for (signal, limit) in [(Signal::USR1, TERM_LIMIT), (Signal::KILL, END_LIMIT)] {
-        if let Some(process) = process {
-            let _gone_already = kill_process(process, signal);
+        if let Some(process) = &process {
+            let _gone_already = pidfd_send_signal(process, signal);
         }
         if is_gone_within(pid, limit) {
             return Ok(());
@@ -268,18 +263,7 @@ fn write_unit(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
             .hint("make the folder writable, or set XDG_CONFIG_HOME to one that is")
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
-    // Written under another name first, so that no reader ever sees half a file.
-    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o644)
-        .open(&temporary)
-        .map_err(failed)?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    std::fs::rename(&temporary, &path).map_err(failed)
+    replace(&path, text.as_bytes(), 0o644).map_err(failed)
 }
 
 #[cfg(test)]
@@ -301,7 +285,7 @@ mod tests {
     #[test]
     fn a_process_that_ended_is_gone_even_before_it_is_reaped() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(is_alive(&Path::new("/proc").join(child.id().to_string())));
+        assert!(processes::is_alive(child.id()));
         child.kill().unwrap();
         assert!(is_gone_within(child.id(), Duration::from_secs(5)));
         child.wait().unwrap();

@@ -1,10 +1,11 @@
 //! The process's own folder: small files, each replaced as a whole, whatever their content.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use coordd_common::files::{make_closed_folder, replace};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::limits;
@@ -43,7 +44,7 @@ impl Folder {
     /// others.
     pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
         let failed = |source| FileError::Write { path: path.to_owned(), source };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        make_closed_folder(path).map_err(failed)?;
         let found = std::fs::symlink_metadata(path)
             .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
         if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
@@ -68,21 +69,7 @@ impl Folder {
     /// Replaces a file. The new one is on the disk when this returns.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         let path = self.path_of(name);
-        let new = self.path_of(&format!(".{name}.{}.new", std::process::id()));
-        let replace = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .custom_flags(nix::libc::O_NOFOLLOW)
-                .open(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)?;
-            File::open(&self.path)?.sync_all()
-        };
-        replace().map_err(|source| FileError::Write { path: path.clone(), source })
+        replace(&path, bytes, 0o600).map_err(|source| FileError::Write { path, source })
     }
 
     /// Removes a file, if it is there.

@@ -190,7 +190,7 @@ async fn begin(
 /// waits.
 fn note(standing: &watch::Sender<Standing>, error: Option<&dyn std::error::Error>) {
     let why = error.map_or(String::new(), |error| {
-        let said = crate::body::cut(&connect::chain(error));
+        let said = crate::body::cut(&coordd_common::chain(error));
         format!(
             "the server does not store what is sent ({said}); compare its limits and this user's rights with BRIDGE.md"
         )

@@ -1,12 +1,8 @@
 //! Replacing a file so that a reader, or a crash, finds the old one or the new one and nothing
 //! between.
 
-use std::fs::File;
-use std::io::Write as _;
-
-use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
-};
+use coordd_common::files::Draft;
+use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::{Dir, FileError};
@@ -23,16 +19,8 @@ impl Dir {
             return Err(FileError::Outside { path: shown });
         }
         let temporary = format!("{TEMPORARY}{name}");
-        let result = self.write_temporary(&temporary, bytes).and_then(|()| {
-            renameat(self, &*temporary, self, name)
-                .map_err(|error| FileError::io("replace", &shown, error))
-        });
-        if result.is_err() {
-            // The write has already failed; a left-over file is replaced by the next write.
-            let _ = unlinkat(self, &*temporary, AtFlags::empty());
-            return result;
-        }
-        rustix::fs::fsync(self).map_err(|error| FileError::io("sync the folder of", &shown, error))
+        let draft = self.draft(&temporary, bytes)?;
+        draft.take_place(name).map_err(|source| FileError::of("replace", &shown, source))
     }
 
     /// Writes a file, 0600, under a name of its own, for [`Dir::put_in_place`]. It is durable once
@@ -41,7 +29,8 @@ impl Dir {
         if !super::is_plain_name(name.as_ref()) {
             return Err(FileError::Outside { path: self.path.join(name) });
         }
-        self.write_temporary(name, bytes)
+        self.draft(name, bytes)?.keep();
+        Ok(())
     }
 
     /// Renames a prepared file into its place. The rename is durable when this returns.
@@ -90,31 +79,14 @@ impl Dir {
         Err(FileError::io("set aside", &shown, Errno::EXIST))
     }
 
-    fn write_temporary(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        let shown = self.path.join(name);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || openat(self, name, flags, Mode::RUSR | Mode::WUSR);
-        let fd = create().or_else(|error| {
-            if error != Errno::EXIST {
-                return Err(error);
-            }
-            unlinkat(self, name, AtFlags::empty())?;
-            create()
-        });
-        let mut file = File::from(fd.map_err(|error| FileError::io("create", &shown, error))?);
-        let failed = |action, source: std::io::Error| {
-            let full = matches!(
-                source.kind(),
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
-            );
-            if full {
-                FileError::DiskFull { path: shown.clone() }
-            } else {
-                FileError::Io { action, path: shown.clone(), source }
-            }
+    /// A whole file under a name of its own, on the disk.
+    fn draft<'a>(&'a self, name: &'a str, bytes: &[u8]) -> Result<Draft<'a, &'a Self>, FileError> {
+        let failed = |action| {
+            let path = self.path.join(name);
+            move |source| FileError::of(action, &path, source)
         };
-        file.write_all(bytes).map_err(|source| failed("write", source))?;
-        file.sync_all().map_err(|source| failed("sync", source))
+        let mut draft = Draft::create(self, name, 0o600).map_err(failed("create"))?;
+        draft.write(bytes).map_err(failed("write"))?;
+        Ok(draft)
     }
 }

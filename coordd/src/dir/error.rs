@@ -65,9 +65,13 @@ pub(crate) enum FileError {
 
 impl FileError {
     pub(crate) fn io(action: &'static str, path: &Path, error: Errno) -> Self {
-        if matches!(error, Errno::NOSPC | Errno::DQUOT) {
+        Self::of(action, path, error.into())
+    }
+
+    pub(crate) fn of(action: &'static str, path: &Path, source: io::Error) -> Self {
+        if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             return Self::DiskFull { path: path.into() };
         }
-        Self::Io { action, path: path.into(), source: error.into() }
+        Self::Io { action, path: path.into(), source }
     }
 }

@@ -4,13 +4,13 @@
 mod teams;
 
 use super::{ReplyTo, SessionJob, TeamJob, World, answer_call, failed};
-use crate::cause::chain;
 use crate::limits;
 use crate::reactor::Arrival;
 use crate::scratchpad::{Checked, Scratchpad, ScratchpadError};
 use crate::team_files::TeamFiles;
 use crate::team_files::watch::{Outside, TeamWatch};
 use crate::translate;
+use coordd_common::chain;
 use coordd_core::Input;
 use coordd_core::id::SessionId;
 use coordd_core::name::Name;

@@ -14,13 +14,13 @@
 mod attend;
 
 use super::{InboxJob, TeamInboxes, World};
-use crate::cause::chain;
 use crate::dir::DirId;
 use crate::reactor::Arrival;
 use crate::team_files::TeamFiles;
 use crate::team_files::assigned::Remembered;
 use crate::team_files::inbox::InboxError;
 use crate::translate;
+use coordd_common::chain;
 use coordd_core::agent::Process;
 use coordd_core::id::AgentId;
 use notify::RecommendedWatcher;

@@ -2,13 +2,13 @@
 //! is known.
 
 use super::World;
-use crate::cause::chain;
-use crate::failpoint::{self, Point};
+use crate::failpoint;
 use crate::process::identity::Identity;
 use crate::process::spawn::{Spawned, Start};
 use crate::process::watch::{self, Ended};
 use crate::process::{kill, outcome, spawn as spawning};
 use crate::translate;
+use coordd_common::chain;
 use coordd_core::Input;
 use coordd_core::agent::{Outcome, Process};
 use coordd_core::id::AgentId;
@@ -107,14 +107,14 @@ pub(super) async fn spawn(
             return world.tell(Input::SpawnFailed { agent, incarnation, why }).await;
         }
     };
-    failpoint::reach(Point::AfterSpawn);
+    failpoint::reach(failpoint::AFTER_SPAWN);
     tracing::info!(%agent, incarnation, pid = identity.pid, "an agent was started");
     let process = identity.recorded();
     if !starting.make(&agent, incarnation, &process) {
         // Stopped meanwhile. The end is reported only when no process is left (W-6).
         return kill(world, agent, incarnation, Some(process), Some(dir)).await;
     }
-    if !failpoint::skips(Point::SpawnedReport) {
+    if !failpoint::skips(failpoint::SPAWNED_REPORT) {
         world.tell(Input::Spawned { agent: agent.clone(), incarnation, process }).await;
     }
     let ended = watch::child(child).await;
@@ -250,7 +250,7 @@ async fn report_end(
         }
     }
     let outcome = outcome_of(&world, dir.as_deref()).await;
-    failpoint::reach(Point::AfterExit);
+    failpoint::reach(failpoint::AFTER_EXIT);
     tracing::info!(%agent, incarnation, how, "an agent's process ended");
     world.tell(Input::Exited { agent, incarnation, how, outcome }).await;
 }

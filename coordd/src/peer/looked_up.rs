@@ -48,7 +48,7 @@ async fn definitions(session: &NewSession, routes: &Routes) -> Result<Vec<String
     let look = move || {
         if with_scratchpad {
             let repaired = crate::scratchpad::check_root(&tmp).map_err(|error| {
-                let why = crate::cause::chain(&error);
+                let why = coordd_common::chain(&error);
                 ErrorBody::new(ErrorCode::Failed, why)
                     .hint("--no-scratchpad makes a session without one")
             })?;

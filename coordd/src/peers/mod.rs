@@ -19,7 +19,7 @@ mod registry;
 mod vetting;
 
 use crate::clock;
-use crate::failpoint::{self, Point};
+use crate::failpoint;
 use crate::paths::Paths;
 use crate::peer::Handle;
 use crate::reactor::Arrival;
@@ -238,7 +238,7 @@ impl World {
         let registry = self.registry.clone();
         let put = blocking(move || registry.put(&listed, clock::wall_ms())).await;
         if let Some(Err(error)) = put {
-            let error = crate::cause::chain(&error);
+            let error = coordd_common::chain(&error);
             tracing::warn!(error, %session, "other programs do not see it");
         }
     }
@@ -268,9 +268,9 @@ impl World {
         tokio::task::spawn(async move {
             let _turn = turn.acquire().await;
             let _place = sayings.acquire().await;
-            failpoint::reach(Point::BeforeSaying);
+            failpoint::reach(failpoint::BEFORE_SAYING);
             let said = blocking(move || outbound::say(Path::new(&to), &registry, &saying)).await;
-            failpoint::reach(Point::AfterSaying);
+            failpoint::reach(failpoint::AFTER_SAYING);
             let failed = match said {
                 Some(Ok(())) => None,
                 Some(Err(why)) => Some(why),

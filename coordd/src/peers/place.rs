@@ -36,7 +36,7 @@ impl Place {
             let opened = Dir::base(&base).and_then(|base| base.enter(&name, Demand::Shared));
             match opened {
                 Ok((dir, _)) => return Ok(Self { dir, mark: mark.to_owned() }),
-                Err(error) => wrong.push(crate::cause::chain(&error)),
+                Err(error) => wrong.push(coordd_common::chain(&error)),
             }
         }
         Err(wrong.join("; "))

@@ -2,10 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
+use coordd_common::processes;
 use coordd_core::agent::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use super::table;
 
 /// A unique identity: a pid is reused, but not together with start time and boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub(crate) enum State {
 impl Identity {
     /// The identity of the process that has this pid now, if any.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        let process = table::read(pid)?;
+        let process = processes::read(pid)?;
         Some(Self { pid, start_ticks: process.start_ticks, boot_id: boot_id() })
     }
 
@@ -38,10 +37,8 @@ impl Identity {
     /// the agent's tools carry it too and are younger.
     pub(crate) fn of_agent(agent: &str) -> Option<Self> {
         let mark = format!("{}={agent}", super::AGENT_ID).into_bytes();
-        let table = table::read_all();
-        let marked = table
-            .values()
-            .filter(|it| !it.is_dead && table::carries(it.pid, crate::dir::euid(), &mark));
+        let table = processes::read_all();
+        let marked = table.values().filter(|it| !it.is_dead && processes::carries(it.pid, &mark));
         let oldest = marked.min_by_key(|it| (it.start_ticks, it.pid))?;
         Some(Self { pid: oldest.pid, start_ticks: oldest.start_ticks, boot_id: boot_id() })
     }
@@ -55,7 +52,7 @@ impl Identity {
         if self.boot_id != boot_id() {
             return State::Gone;
         }
-        match table::read(self.pid) {
+        match processes::read(self.pid) {
             None => State::Gone,
             Some(process) if process.start_ticks != self.start_ticks => State::Other,
             Some(process) if process.is_dead => State::Gone,

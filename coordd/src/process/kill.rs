@@ -16,13 +16,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use coordd_common::processes::{self, Process};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 
 use super::AGENT_ID;
 use super::identity::Identity;
-use super::table::{self, Process};
-use crate::dir::euid;
 
 /// Most processes that are followed at a time. Each holds a file descriptor, and 1024 are usual.
 const MEMBERS_MAX: usize = 400;
@@ -141,7 +140,7 @@ impl Tree {
 
     /// Looks for processes of the agent, and returns how many are alive.
     fn scan(&mut self) -> usize {
-        let table = table::read_all();
+        let table = processes::read_all();
         if table
             .get(&self.identity.pid)
             .is_some_and(|it| it.start_ticks != self.identity.start_ticks)
@@ -178,17 +177,17 @@ impl Tree {
         let by_number = is_root || process.session == self.identity.pid;
         (self.is_verified && by_number)
             || self.members.contains_key(&process.parent)
-            || table::carries(process.pid, euid(), &self.mark)
+            || processes::carries(process.pid, &self.mark)
     }
 
     fn adopt(&mut self, process: &Process) {
         if self.members.len() >= MEMBERS_MAX {
             return;
         }
-        let Some(pidfd) = open_checked(process) else { return };
+        let Some(pidfd) = process.open() else { return };
         let member = Member {
             start_ticks: process.start_ticks,
-            name: process.name.clone(),
+            name: processes::name(process.pid),
             pidfd,
             is_frozen: false,
             is_killed: false,
@@ -240,19 +239,11 @@ impl Tree {
 /// The agent's own process, if it lives and is the agent's.
 fn root_of(identity: &Identity, mark: &[u8]) -> Option<OwnedFd> {
     // In the middle of an exec a process has no environment.
-    let is_marked = table::carries(identity.pid, euid(), mark) || {
+    let is_marked = processes::carries(identity.pid, mark) || {
         std::thread::sleep(Duration::from_millis(EXEC_MS));
-        table::carries(identity.pid, euid(), mark)
+        processes::carries(identity.pid, mark)
     };
     identity.pidfd().filter(|_| is_marked)
-}
-
-/// A pidfd of the process that was seen in the table, and of no later one.
-fn open_checked(process: &Process) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    let now = table::read(process.pid)?;
-    (now.start_ticks == process.start_ticks && !now.is_dead).then_some(pidfd)
 }
 
 fn send(pidfd: &OwnedFd, signal: Signal) {

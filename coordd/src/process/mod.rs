@@ -15,7 +15,6 @@ pub(crate) mod identity;
 pub(crate) mod kill;
 pub(crate) mod outcome;
 pub(crate) mod spawn;
-mod table;
 pub(crate) mod terminals;
 pub(crate) mod watch;
 

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use coordd_common::processes;
 use coordd_core::agent::Process;
 use proto::teammate::started_as;
 
-use super::{identity, table};
+use super::identity;
 
 /// Where in its command line a member's id can stand: after the program, or after an interpreter
 /// and its script. Further behind, the line is that of something that starts one, as a terminal
@@ -20,10 +21,9 @@ const WORDS_BEFORE_ID_MAX: usize = 3;
 /// `<name>@<team>`. Of several the oldest: it has the inbox. With another home a team of the same
 /// name is another one.
 pub(crate) fn find(home: &Path) -> BTreeMap<String, Process> {
-    let uid = crate::dir::euid();
     let mut found: BTreeMap<String, Process> = BTreeMap::new();
-    for process in table::read_all().values().filter(|it| !it.is_dead) {
-        let Some(words) = table::command_line(process.pid, uid) else { continue };
+    for process in processes::read_all().values().filter(|it| !it.is_dead) {
+        let Some(words) = processes::command_line(process.pid) else { continue };
         let first = words.iter().take(WORDS_BEFORE_ID_MAX + 1).map(String::as_str);
         let Some(id) = started_as(first).filter(|_| has_home(process.pid, home)) else { continue };
         let is_older = found.get(id).is_none_or(|it| process.start_ticks < it.start_ticks);
@@ -39,7 +39,7 @@ pub(crate) fn find(home: &Path) -> BTreeMap<String, Process> {
 /// A process without HOME in its environment has the user's home.
 fn has_home(pid: u32, home: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    table::variable(pid, "HOME").is_none_or(|variable| real(Path::new(&variable)) == real(home))
+    processes::variable(pid, "HOME").is_none_or(|it| real(Path::new(&it)) == real(home))
 }
 
 #[cfg(test)]

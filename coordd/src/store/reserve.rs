@@ -118,13 +118,13 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
-    use crate::paths::Paths;
+    use crate::paths;
 
     fn state() -> (tempfile::TempDir, Arc<StateDir>) {
         let folder = tempfile::tempdir().unwrap();
         let home = OsString::from(folder.path());
-        let paths = Paths::find(&|name| (name == "HOME").then(|| home.clone())).unwrap();
-        let state = Arc::new(paths.open_state().unwrap());
+        let paths = paths::find(&|name| (name == "HOME").then(|| home.clone())).unwrap();
+        let state = Arc::new(paths::open_state(&paths).unwrap());
         (folder, state)
     }
 

@@ -4,9 +4,10 @@
 //! a run ended.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use coordd_common::files::replace;
 use proto::agent::RunOutcome;
 use proto::notification::{FailureClass, RunStatus, Usage};
 use rustix::fs::{Mode, OFlags};
@@ -46,28 +47,12 @@ fn file_path(state_dir: &Path, run: u32) -> PathBuf {
     state_dir.join(format!("outcome-{run}.json"))
 }
 
-/// Writes the outcome of a run: temporary file, sync, rename, sync of the folder.
+/// Writes the outcome of a run.
 pub(crate) fn write(state_dir: &Path, run: u32, outcome: &RunOutcome) -> Result<(), OutcomeError> {
     let path = file_path(state_dir, run);
     let stored = Stored { run, outcome: outcome.clone() };
     let bytes = serde_json::to_vec(&stored).map_err(|source| OutcomeError::Encode { source })?;
-    write_file(&path, &bytes).map_err(|source| OutcomeError::Write { path, source })
-}
-
-/// Writes a file of the agent's folder whole or not at all.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let temporary = path.with_extension("json.new");
-    write_whole(&temporary, bytes)?;
-    std::fs::rename(&temporary, path)?;
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(bytes)?;
-    file.sync_all()
+    replace(&path, &bytes, 0o600).map_err(|source| OutcomeError::Write { path, source })
 }
 
 /// The outcome of a run, if it is on disk and whole.

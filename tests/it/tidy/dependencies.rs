@@ -135,8 +135,16 @@ fn everything_comes_from_crates_io() {
     none("a source other than crates.io", &strange.collect::<Vec<_>>());
     let ours: BTreeSet<_> =
         locked().into_iter().filter(|it| it.1.is_none()).map(|(name, _)| name).collect();
-    let members =
-        ["coordctl", "coordd", "coordd-bridge", "coordd-core", "coordd-worker", "proto", "tests"];
+    let members = [
+        "coordctl",
+        "coordd",
+        "coordd-bridge",
+        "coordd-common",
+        "coordd-core",
+        "coordd-worker",
+        "proto",
+        "tests",
+    ];
     assert_eq!(ours, members.map(str::to_owned).into(), "packages without a source are ours");
 }
 

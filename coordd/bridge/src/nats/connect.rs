@@ -40,7 +40,7 @@ pub(super) async fn first(
         match options.connect(settings.servers.clone()).await {
             Ok(client) => return Ok(client),
             Err(error) => {
-                let said = chain(&error);
+                let said = coordd_common::chain(&error);
                 tracing::info!(said, "no connection to the server");
                 standing.send_modify(|it| it.trouble = in_plain_words(&said));
             }
@@ -48,20 +48,6 @@ pub(super) async fn first(
         sleep(reconnect_delay(attempt)).await;
         attempt += 1;
     }
-}
-
-/// An error with what caused it.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 fn options(

@@ -2,11 +2,11 @@
 
 use super::super::{ReplyTo, TeamWrite, answer_call};
 use super::{Thread, remove_scratchpad};
-use crate::cause::chain;
 use crate::reactor::Arrival;
 use crate::team_files::Replaced;
 use crate::team_files::tasks::{TaskEdit, TaskReplaced, number_of};
 use crate::team_files::watch::Outside;
+use coordd_common::chain;
 use coordd_core::Input;
 use coordd_core::id::SessionId;
 use coordd_core::name::Name;

@@ -129,7 +129,7 @@ impl Client {
             tracing::warn!(
                 for_ms,
                 tries = tally.tries,
-                error = error.chain(),
+                error = coordd_common::chain(&error),
                 "waiting for the model"
             );
             on_delta(Delta::Waiting { for_ms, why: &error.why_waiting() });

@@ -109,18 +109,6 @@ impl ModelError {
         }
     }
 
-    /// Display and all its sources in one line, for a notification or a log.
-    pub(crate) fn chain(&self) -> String {
-        let mut line = self.to_string();
-        let mut next = std::error::Error::source(self);
-        while let Some(source) = next {
-            line.push_str(": ");
-            line.push_str(&source.to_string());
-            next = source.source();
-        }
-        line
-    }
-
     /// The number of tries, once that is known.
     pub(super) fn after_tries(mut self, count: u32) -> Self {
         if let Self::Unreachable { tries, .. }

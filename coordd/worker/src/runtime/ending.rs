@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::Agent;
 use super::halt::End;
-use crate::failpoint::{self, Point};
+use crate::failpoint;
 use crate::framing;
 use crate::link::CallError;
 use crate::outcome::{self, Shortfall};
@@ -31,16 +31,16 @@ impl Agent {
         if let Err(error) = outcome::write(Path::new(&self.boot.state_dir), run, &outcome) {
             tracing::error!(error = ?error, run, "the outcome is not on disk");
         }
-        failpoint::reach(Point::OutcomeWritten);
+        failpoint::reach(failpoint::OUTCOME_WRITTEN);
         let unfinished = format!("Not finished: {}", outcome.reason);
         let closed = self.close_run(run, outcome.status, outcome.reason.clone(), &unfinished);
         if let Err(error) = closed {
             tracing::error!(error = ?error, run, "the end of the run is not in the transcript");
         }
         tracing::info!(run, status = outcome.status.as_str(), reason = outcome.reason, "run ended");
-        failpoint::reach(Point::RunClosed);
+        failpoint::reach(failpoint::RUN_CLOSED);
         let may_exit = self.report_end(run, outcome).await;
-        failpoint::reach(Point::RunRecorded);
+        failpoint::reach(failpoint::RUN_RECORDED);
         let control = self.orders.control();
         may_exit || control.stop.is_some()
     }

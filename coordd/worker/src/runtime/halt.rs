@@ -40,5 +40,5 @@ impl End {
 }
 
 fn shortfall_of(error: &TranscriptError) -> Shortfall {
-    Shortfall::failed(FailureClass::Fatal, super::chain(error))
+    Shortfall::failed(FailureClass::Fatal, coordd_common::chain(error))
 }

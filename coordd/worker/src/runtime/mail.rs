@@ -6,7 +6,7 @@ use proto::entry::What;
 use proto::request::Request;
 
 use super::{Agent, system_input};
-use crate::failpoint::{self, Point};
+use crate::failpoint;
 use crate::framing::{self, Framed, Moment, Reader};
 use crate::link::Delivered;
 use crate::transcript::TranscriptError;
@@ -90,7 +90,7 @@ impl Agent {
         // A crash must not leave coordd's words behind without the message that they are about.
         self.memory.record_whole(run, what)?;
         self.memory.sync()?;
-        failpoint::reach(Point::InTranscript);
+        failpoint::reach(failpoint::IN_TRANSCRIPT);
         self.link.post(Request::Acknowledge { messages, run });
         Ok(())
     }

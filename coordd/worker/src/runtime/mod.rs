@@ -317,18 +317,6 @@ impl Agent {
     }
 }
 
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        line.push_str(": ");
-        line.push_str(&source.to_string());
-        next = source.source();
-    }
-    line
-}
-
 /// A word from coordd itself.
 fn system_input(text: String) -> What {
     What::Input { origin: Origin::System {}, message: None, text }

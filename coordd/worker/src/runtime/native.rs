@@ -162,7 +162,10 @@ impl Run<'_> {
         let answer = match self.answer(kit, self.clock.deadline()).await? {
             Asked::Answered(Ok(answer)) => answer,
             Asked::Answered(Err(error)) => {
-                return Err(Halt::Short(Shortfall::failed(class_of(&error), error.chain())));
+                return Err(Halt::Short(Shortfall::failed(
+                    class_of(&error),
+                    coordd_common::chain(&error),
+                )));
             }
             Asked::Halted(partial) => {
                 // What the model had said belongs to the conversation.
@@ -221,7 +224,7 @@ impl Run<'_> {
         let answer = match self.answer(&kit, deadline).await? {
             Asked::Answered(Ok(answer)) => answer,
             Asked::Answered(Err(error)) => {
-                tracing::warn!(error = error.chain(), "no report could be written");
+                tracing::warn!(error = coordd_common::chain(&error), "no report could be written");
                 return Ok(false);
             }
             Asked::Halted(_) => {

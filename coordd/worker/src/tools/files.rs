@@ -5,11 +5,12 @@
 //! takes the name.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use coordd_common::files::Draft;
 use rustix::fs::{Mode, OFlags};
 
 use super::paths::{self, PathError};
@@ -108,14 +109,15 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
-    let (mut file, temporary) = Temporary::create(folder).map_err(failed)?;
+    let temporary = temporary_name();
+    let mut draft =
+        Draft::create(File::open(folder).map_err(failed)?, &temporary, 0o666).map_err(failed)?;
     if let Some(before) = &before {
-        keep_owner_and_mode(&file, before).map_err(failed)?;
+        keep_owner_and_mode(draft.file(), before).map_err(failed)?;
     }
-    file.write_all(content).map_err(failed)?;
-    file.sync_data().map_err(failed)?;
-    let modified = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
-    temporary.become_file(path).map_err(failed)?;
+    draft.write(content).map_err(failed)?;
+    let modified = draft.file().metadata().ok().and_then(|it| it.modified().ok());
+    draft.take_place(path.file_name().unwrap_or_default()).map_err(failed)?;
     let hash = Some(ContentHash::of(content));
     Ok(Fingerprint { len: content.len() as u64, modified, hash })
 }
@@ -131,41 +133,11 @@ fn keep_owner_and_mode(file: &File, before: &Metadata) -> io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o777))
 }
 
-/// A file under a name of its own, removed unless it takes its place.
-struct Temporary {
-    path: PathBuf,
-    placed: bool,
-}
-
-impl Temporary {
-    fn create(folder: &Path) -> io::Result<(File, Self)> {
-        static FILES: AtomicU64 = AtomicU64::new(1);
-        loop {
-            let number = FILES.fetch_add(1, Ordering::Relaxed);
-            let path = folder.join(format!(".coordd-{}-{number}.tmp", std::process::id()));
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            match rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666)) {
-                Ok(file) => return Ok((File::from(file), Self { path, placed: false })),
-                // Left over from an earlier process with our number: take the next.
-                Err(rustix::io::Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
-
-    fn become_file(mut self, path: &Path) -> io::Result<()> {
-        std::fs::rename(&self.path, path)?;
-        self.placed = true;
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.placed {
-            drop(std::fs::remove_file(&self.path));
-        }
-    }
+/// A name that no other file of ours has at the moment.
+fn temporary_name() -> String {
+    static FILES: AtomicU64 = AtomicU64::new(1);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    format!(".coordd-{}-{number}.tmp", std::process::id())
 }
 
 fn refuse_irregular(path: &Path, metadata: &Metadata) -> Result<(), FileError> {

@@ -85,14 +85,7 @@ impl ToolOutput {
 
     /// An error with all its causes.
     pub(crate) fn from_error(error: &dyn Error) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(it) = cause {
-            text.push_str(": ");
-            text.push_str(&it.to_string());
-            cause = it.source();
-        }
-        Self::error(text)
+        Self::error(coordd_common::chain(error))
     }
 }
 

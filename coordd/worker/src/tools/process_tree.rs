@@ -17,22 +17,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
-};
+use coordd_common::processes::{self, Process};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use tokio::time::{Instant, sleep};
 
 /// Environment variable that marks the processes of a tool call.
 pub(crate) const MARKER_NAME: &str = "COORDD_TOOL_CALL";
-
-/// Longest environment that is searched for the marker: the kernel's own usual bound for arguments
-/// and environment.
-const ENVIRON_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// Most processes of one call that are followed. Each holds a file descriptor, and 1024 are usual.
 const MEMBERS_MAX: usize = 600;
@@ -53,36 +47,25 @@ const QUIET_LOOKS: usize = 3;
 /// seconds.
 const KILL_MS_MAX: u64 = 1_100;
 
-/// One line of the process table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    pid: i32,
-    parent: i32,
-    group: i32,
-    session: i32,
-    start_ticks: u64,
-    zombie: bool,
-}
-
 #[derive(Debug)]
 struct Member {
     start_ticks: u64,
-    session: i32,
+    session: u32,
     pidfd: OwnedFd,
 }
 
 /// The processes of one tool call.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
-    root: i32,
+    root: u32,
     marker: Vec<u8>,
     /// Those alive.
-    members: BTreeMap<i32, Member>,
+    members: BTreeMap<u32, Member>,
     /// Those that ended and wait to be reaped, with their start time. A parent that never waits can
     /// leave thousands, so they hold no descriptor.
-    dead: BTreeMap<i32, u64>,
+    dead: BTreeMap<u32, u64>,
     /// Sessions that members opened. Ours is never among them.
-    sessions: BTreeSet<i32>,
+    sessions: BTreeSet<u32>,
     /// What is found from now on is stopped at once.
     freezing: bool,
     armed: bool,
@@ -92,7 +75,6 @@ impl ProcessTree {
     /// Follows the process `root`, which must be an unreaped child of the caller and the leader of
     /// its group.
     pub(crate) fn new(root: u32, marker: &str) -> Self {
-        let root = i32::try_from(root).unwrap_or(0);
         let mut tree = Self {
             root,
             marker: format!("{MARKER_NAME}={marker}").into_bytes(),
@@ -102,7 +84,7 @@ impl ProcessTree {
             freezing: false,
             armed: true,
         };
-        if let Some(process) = read_process(root) {
+        if let Some(process) = processes::read(root) {
             tree.take_in(process);
         }
         tree
@@ -110,7 +92,7 @@ impl ProcessTree {
 
     /// Looks for processes of the call. Returns how many are alive.
     pub(crate) fn scan(&mut self) -> usize {
-        let table = process_table();
+        let table = processes::read_all();
         self.update(&table);
         loop {
             let before = self.members.len();
@@ -126,7 +108,7 @@ impl ProcessTree {
     }
 
     /// Takes a process in if it belongs to the call and is new.
-    fn examine(&mut self, process: Process, table: &BTreeMap<i32, Process>) {
+    fn examine(&mut self, process: Process, table: &BTreeMap<u32, Process>) {
         let known = self.members.contains_key(&process.pid) || self.dead.contains_key(&process.pid);
         if !known && is_below_us(process, table) && self.owns(process) {
             self.take_in(process);
@@ -194,7 +176,7 @@ impl ProcessTree {
     fn freeze(&mut self) {
         self.freezing = true;
         self.signal_all(Signal::STOP);
-        let mut table = process_table();
+        let mut table = processes::read_all();
         for process in table.clone().values() {
             self.examine(*process, &table);
         }
@@ -202,9 +184,9 @@ impl ProcessTree {
         let deadline = Instant::now() + Duration::from_millis(FREEZE_MS_MAX);
         while Instant::now() < deadline {
             let before = self.members.len();
-            for pid in process_numbers() {
+            for pid in processes::numbers() {
                 if !table.contains_key(&pid)
-                    && let Some(process) = read_process(pid)
+                    && let Some(process) = processes::read(pid)
                 {
                     table.insert(pid, process);
                     self.examine(process, &table);
@@ -227,19 +209,19 @@ impl ProcessTree {
         process.group == self.root
             || self.members.contains_key(&process.parent)
             || self.sessions.contains(&process.session)
-            || carries(process.pid, &self.marker)
+            || processes::carries(process.pid, &self.marker)
     }
 
     fn take_in(&mut self, process: Process) {
         if process.session != our_session() {
             self.sessions.insert(process.session);
         }
-        if process.zombie {
+        if process.is_dead {
             if self.dead.len() < DEAD_MAX {
                 self.dead.insert(process.pid, process.start_ticks);
             }
         } else if self.members.len() < MEMBERS_MAX
-            && let Some(pidfd) = open_checked(process)
+            && let Some(pidfd) = process.open()
         {
             if self.freezing {
                 send(&pidfd, Signal::STOP);
@@ -250,7 +232,7 @@ impl ProcessTree {
     }
 
     /// Follows what became of the known processes.
-    fn update(&mut self, table: &BTreeMap<i32, Process>) {
+    fn update(&mut self, table: &BTreeMap<u32, Process>) {
         self.dead.retain(|pid, start| table.get(pid).is_some_and(|it| it.start_ticks == *start));
         let known = std::mem::take(&mut self.members);
         for (pid, mut member) in known {
@@ -258,7 +240,7 @@ impl ProcessTree {
             if process.start_ticks != member.start_ticks {
                 continue;
             }
-            if process.zombie {
+            if process.is_dead {
                 self.take_in(*process);
                 continue;
             }
@@ -272,15 +254,15 @@ impl ProcessTree {
     }
 
     /// Reaps the dead that were handed to us. Others are their parents' to reap.
-    fn reap(&mut self, table: &BTreeMap<i32, Process>) {
-        let us = our_pid();
+    fn reap(&mut self, table: &BTreeMap<u32, Process>) {
+        let us = std::process::id();
         let root = self.root;
         self.dead.retain(|pid, _| {
             let Some(process) = table.get(pid) else { return false };
             if process.parent != us || *pid == root {
                 return true;
             }
-            let Some(pidfd) = open_checked(*process) else { return false };
+            let Some(pidfd) = process.open() else { return false };
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             !matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(Some(_)))
         });
@@ -301,15 +283,11 @@ pub(crate) fn become_subreaper() -> Result<(), nix::errno::Errno> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-fn our_pid() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
-}
-
 /// Zero when the leader of our session is outside our namespace of process numbers, as in a
 /// container that was entered from a terminal: the kernel reports it so, for us and for all who
 /// share the session.
-fn our_session() -> i32 {
-    nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw)
+fn our_session() -> u32 {
+    nix::unistd::getsid(None).map_or(0, |session| session.as_raw().unsigned_abs())
 }
 
 fn send(pidfd: &OwnedFd, signal: Signal) {
@@ -318,24 +296,9 @@ fn send(pidfd: &OwnedFd, signal: Signal) {
     let _: Result<_, _> = pidfd_send_signal(pidfd, signal);
 }
 
-/// Opens the process and makes sure that the number still means the same one.
-fn open_checked(process: Process) -> Option<OwnedFd> {
-    let pidfd = pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok()?;
-    (read_process(process.pid)?.start_ticks == process.start_ticks).then_some(pidfd)
-}
-
-fn process_table() -> BTreeMap<i32, Process> {
-    process_numbers().filter_map(|pid| Some((pid, read_process(pid)?))).collect()
-}
-
-fn process_numbers() -> impl Iterator<Item = i32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-}
-
 /// Whether a process is a child of this one, at any depth.
-fn is_below_us(process: Process, table: &BTreeMap<i32, Process>) -> bool {
-    let us = our_pid();
+fn is_below_us(process: Process, table: &BTreeMap<u32, Process>) -> bool {
+    let us = std::process::id();
     let mut parent = process.parent;
     // A table that changed while it was read could hold a circle.
     for _ in 0..table.len() {
@@ -348,40 +311,12 @@ fn is_below_us(process: Process, table: &BTreeMap<i32, Process>) -> bool {
     false
 }
 
-fn read_process(pid: i32) -> Option<Process> {
-    let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse_stat(pid, &String::from_utf8_lossy(&line))
-}
-
-/// Reads a line of `/proc/PID/stat`. The name in brackets may hold spaces and brackets of its own.
-fn parse_stat(pid: i32, line: &str) -> Option<Process> {
-    let (_, rest) = line.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    let session = fields.next()?.parse().ok()?;
-    // Fifteen fields lie between the session and the start time.
-    let start_ticks = fields.nth(15)?.parse().ok()?;
-    let zombie = matches!(state, "Z" | "X" | "x");
-    Some(Process { pid, parent, group, session, start_ticks, zombie })
-}
-
-fn carries(pid: i32, marker: &[u8]) -> bool {
-    let Ok(file) = std::fs::File::open(format!("/proc/{pid}/environ")) else { return false };
-    let mut environ = Vec::new();
-    if file.take(ENVIRON_BYTES_MAX).read_to_end(&mut environ).is_err() {
-        return false;
-    }
-    environ.split(|byte| *byte == 0).any(|variable| variable == marker)
-}
-
 /// The marker of one call: unique among the calls of this process.
 pub(crate) fn new_marker() -> OsString {
     use std::sync::atomic::{AtomicU64, Ordering};
     static CALLS: AtomicU64 = AtomicU64::new(1);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    OsString::from_vec(format!("{}-{call}", our_pid()).into_bytes())
+    OsString::from_vec(format!("{}-{call}", std::process::id()).into_bytes())
 }
 
 #[cfg(test)]
@@ -389,26 +324,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
-        let line = "77 (a) b (c) S 5 70 60 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 987654 0 0";
-        let process = parse_stat(77, line);
-        let expected = Process {
-            pid: 77,
-            parent: 5,
-            group: 70,
-            session: 60,
-            start_ticks: 987_654,
-            zombie: false,
-        };
-        assert_eq!(process, Some(expected));
-    }
-
-    #[test]
     fn our_own_line_is_read() {
-        let us = read_process(our_pid());
+        let us = processes::read(std::process::id());
         assert_eq!(
-            us.map(|it| (it.pid, it.session, it.zombie)),
-            Some((our_pid(), our_session(), false))
+            us.map(|it| (it.pid, it.session, it.is_dead)),
+            Some((std::process::id(), our_session(), false))
         );
     }
 
@@ -427,21 +347,6 @@ mod tests {
             .unwrap();
         let said = String::from_utf8_lossy(&inside.stdout).into_owned();
         assert!(inside.status.success() && said.contains("1 passed"), "{said} {inside:?}");
-    }
-
-    /// rel-32: a process whose start time differs from the one on record is a stranger.
-    #[test]
-    fn a_number_that_means_another_process_is_not_opened() {
-        let us = read_process(our_pid()).unwrap();
-        assert!(open_checked(us).is_some());
-        assert!(open_checked(Process { start_ticks: us.start_ticks + 1, ..us }).is_none());
-    }
-
-    #[test]
-    fn half_a_line_is_no_process() {
-        for line in ["", "1 (x", "1 (x) S", "1 (x) S a b c", "1 (x) S 1 2 3 4 5"] {
-            assert_eq!(parse_stat(1, line), None, "{line:?}");
-        }
     }
 
     #[test]

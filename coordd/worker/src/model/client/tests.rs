@@ -266,7 +266,7 @@ async fn refusals_are_final_and_say_what_to_do() {
         let ((answer, _, waits), _server) =
             exchange(Provider::Anthropic, vec![plain(status, "", body)]).await;
         let error = answer.expect_err("refused");
-        let message = error.chain();
+        let message = coordd_common::chain(&error);
         assert_eq!(error.class(), class, "{message}");
         assert!(parts.iter().all(|part| message.contains(part)), "{status}: {message}");
         assert!(!message.contains(KEY) && !format!("{error:?}").contains(KEY), "{error:?}");

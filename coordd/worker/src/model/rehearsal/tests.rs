@@ -328,7 +328,7 @@ fn a_script_file_that_cannot_be_read_is_named() {
     ] {
         let error = client(Some(path.clone())).expect_err("a bad file");
         assert_eq!(error.class(), FailureClass::Fatal);
-        let message = error.chain();
+        let message = coordd_common::chain(&error);
         assert!(message.contains(said), "{message}");
         assert!(message.contains(&path.display().to_string()), "{message}");
     }
@@ -346,7 +346,7 @@ fn scripted(script: &str) -> (Client, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script.json");
     std::fs::write(&file, script).unwrap();
-    (client(Some(file)).unwrap_or_else(|error| panic!("{}", error.chain())), folder)
+    (client(Some(file)).unwrap_or_else(|error| panic!("{}", coordd_common::chain(&error))), folder)
 }
 
 fn request(turns: &[Turn]) -> Request {

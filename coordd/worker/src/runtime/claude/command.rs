@@ -14,7 +14,6 @@ use tokio::process::Command;
 
 use super::super::kit::Kit;
 use super::history::History;
-use crate::outcome;
 use crate::tools::{MARKER_NAME, child};
 
 /// Where Claude Code is, when not in PATH. `coordctl` sets it from `claude_path`.
@@ -173,7 +172,7 @@ impl Invocation {
 
 fn write(boot: &Bootstrap, name: &str, text: &str) -> Result<String, CommandError> {
     let path = Path::new(&boot.state_dir).join(name);
-    outcome::write_file(&path, text.as_bytes())
+    coordd_common::files::replace(&path, text.as_bytes(), 0o600)
         .map_err(|source| CommandError::Settings { path: path.clone(), source })?;
     Ok(path.display().to_string())
 }

@@ -16,8 +16,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::outcome;
-
 /// The file in the agent's state folder.
 const FILE: &str = "claude.json";
 /// Longest such file: two short words.
@@ -76,7 +74,7 @@ impl History {
         let session = random_uuid().ok_or(HistoryError::Random)?;
         let path = state_dir.join(FILE);
         let bytes = serde_json::to_vec(&Stored { session: session.clone() }).unwrap_or_default();
-        outcome::write_file(&path, &bytes)
+        coordd_common::files::replace(&path, &bytes, 0o600)
             .map_err(|source| HistoryError::Write { path, source })?;
         Ok(Self { session, projects })
     }

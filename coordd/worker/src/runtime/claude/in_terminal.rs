@@ -5,9 +5,10 @@
 
 use std::path::Path;
 
+use coordd_common::chain;
 use proto::agent::Bootstrap;
 
-use super::super::{chain, marks};
+use super::super::marks;
 use super::command::{self, CommandError, Invocation};
 use super::history::{History, HistoryError};
 

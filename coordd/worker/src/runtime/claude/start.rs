@@ -7,11 +7,12 @@
 
 use std::path::Path;
 
+use coordd_common::chain;
 use proto::agent::Role;
 use proto::entry::What;
 use proto::notification::FailureClass;
 
-use super::super::{Agent, chain, system_input};
+use super::super::{Agent, system_input};
 use super::child::{Child, StartError};
 use super::command::{self, Invocation, Opening};
 use super::cost::Cost;

@@ -90,7 +90,7 @@ fn start(boot: &Bootstrap) -> Result<Terminal, String> {
     let invocation = claude::in_terminal(boot)?;
     let (pty, program) = Pty::start(&invocation, &boot.cwd, SIZE_FIRST).map_err(|error| {
         tracing::error!(error = ?error, "the program cannot be started");
-        crate::runtime::chain(&error)
+        coordd_common::chain(&error)
     })?;
     Ok(Terminal {
         pty,
