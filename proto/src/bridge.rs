@@ -64,10 +64,13 @@ pub struct Row {
     /// The session that it is for.
     pub to: String,
     /// The session that speaks; empty when its user does.
+    #[serde(default)]
     pub from: String,
     /// Its name, for people.
+    #[serde(default)]
     pub name: String,
     /// Whether that session's permissions are bypassed.
+    #[serde(default)]
     pub bypasses: bool,
     /// The message's own id.
     pub message: String,
@@ -84,6 +87,7 @@ pub enum Says {
         /// The text of the message.
         text: String,
         /// In short.
+        #[serde(default)]
         summary: String,
     },
     /// What became of one of the other's messages.
@@ -93,6 +97,7 @@ pub enum Says {
         /// What became of the message.
         verdict: Verdict,
         /// The reason, where the verdict has one; else empty.
+        #[serde(default)]
         reason: String,
     },
     /// Something to read for a worker of the other daemon's, which runs here. It is made when it is
@@ -101,18 +106,24 @@ pub enum Says {
         /// The worker's id on its lead's machine.
         agent: String,
         /// Its name there.
+        #[serde(default)]
         name: String,
         /// What it is for.
+        #[serde(default)]
         description: String,
         /// The phase it was started in, or empty.
+        #[serde(default)]
         phase: String,
         /// What is to drive it, where the lead said so.
+        #[serde(default)]
         runtime: Option<Runtime>,
         /// Whether this is its task, or words beside it.
+        #[serde(default)]
         is_task: bool,
         /// What is said.
         text: String,
         /// In short.
+        #[serde(default)]
         summary: String,
     },
     /// Such a worker is to be stopped.
@@ -120,6 +131,7 @@ pub enum Says {
         /// Its id on its lead's machine.
         agent: String,
         /// Who asked.
+        #[serde(default)]
         by: String,
     },
     /// A run of such a worker has ended.
@@ -238,10 +250,13 @@ pub struct RemoteView {
     /// Its id there.
     pub session: String,
     /// Its name there.
+    #[serde(default)]
     pub name: String,
     /// Where it works there.
+    #[serde(default)]
     pub cwd: String,
     /// What it is at.
+    #[serde(default)]
     pub state: String,
     /// Whether it is for workers of the daemon that is told of it: `host` of the tool `Agent`.
     #[serde(default)]

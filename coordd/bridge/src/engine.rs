@@ -82,7 +82,7 @@ pub(crate) struct Engine {
     /// Set while coordd is there.
     epoch: Option<u64>,
     outbox: Outbox,
-    announced: BTreeMap<Fingerprint, Vec<body::Told>>,
+    announced: BTreeMap<Fingerprint, Vec<body::RemoteView>>,
     announce_due: bool,
     heard: BTreeMap<Fingerprint, Heard>,
 

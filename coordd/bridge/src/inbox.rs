@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::body::Verdict;
+use crate::body::Answer;
 use crate::envelope::Place;
 use crate::limits::WINDOW_MAX;
 
@@ -31,7 +31,7 @@ pub(crate) enum Judged {
     /// To be brought to coordd.
     New,
     /// Decided before: the sender has missed the receipt.
-    Known(Verdict),
+    Known(Answer),
     /// An earlier row has not come. The sender has both, and sends them again.
     Early,
     /// From before the sender's numbers began again.
@@ -47,19 +47,19 @@ impl Cursor {
         if place.id <= last {
             let refused = self.refused.iter().find(|it| it.0 == place.id);
             let verdict = refused
-                .map_or(Verdict::Taken, |(_, reason)| Verdict::Refused { reason: reason.clone() });
+                .map_or(Answer::Taken, |(_, reason)| Answer::Refused { reason: reason.clone() });
             return Judged::Known(verdict);
         }
         if place.after > last { Judged::Early } else { Judged::New }
     }
 
     /// A row that was new is decided.
-    pub(crate) fn decide(&mut self, place: Place, verdict: &Verdict) {
+    pub(crate) fn decide(&mut self, place: Place, verdict: &Answer) {
         if place.epoch != self.epoch {
             *self = Self { epoch: place.epoch, ..Self::default() };
         }
         self.last = self.last.max(place.id);
-        if let Verdict::Refused { reason } = verdict {
+        if let Answer::Refused { reason } = verdict {
             self.refused.push_back((place.id, reason.clone()));
         }
         while self.refused.len() > WINDOW_MAX {
@@ -80,11 +80,11 @@ mod tests {
     fn rel18_a_row_is_new_once() {
         let mut cursor = Cursor::default();
         assert_eq!(cursor.judge(place(1, 5, 0)), Judged::New);
-        cursor.decide(place(1, 5, 0), &Verdict::Taken);
-        let refused = Verdict::Refused { reason: "full".into() };
+        cursor.decide(place(1, 5, 0), &Answer::Taken);
+        let refused = Answer::Refused { reason: "full".into() };
         cursor.decide(place(1, 6, 5), &refused);
         for id in 1..=5 {
-            assert_eq!(cursor.judge(place(1, id, 0)), Judged::Known(Verdict::Taken));
+            assert_eq!(cursor.judge(place(1, id, 0)), Judged::Known(Answer::Taken));
         }
         assert_eq!(cursor.judge(place(1, 6, 5)), Judged::Known(refused));
         assert_eq!(cursor.judge(place(1, 8, 6)), Judged::New);
@@ -95,24 +95,24 @@ mod tests {
         let mut cursor = Cursor::default();
         assert_eq!(cursor.judge(place(1, 9, 8)), Judged::Early);
         assert_eq!(cursor.judge(place(1, 8, 0)), Judged::New);
-        cursor.decide(place(1, 8, 0), &Verdict::Taken);
+        cursor.decide(place(1, 8, 0), &Answer::Taken);
         assert_eq!(cursor.judge(place(1, 9, 8)), Judged::New);
     }
 
     #[test]
     fn m7_numbers_may_begin_again_and_the_old_ones_stay_known() {
         let mut cursor = Cursor::default();
-        cursor.decide(place(10, 900, 0), &Verdict::Taken);
+        cursor.decide(place(10, 900, 0), &Answer::Taken);
         assert_eq!(cursor.judge(place(11, 3, 0)), Judged::New);
-        cursor.decide(place(11, 3, 0), &Verdict::Taken);
+        cursor.decide(place(11, 3, 0), &Answer::Taken);
         assert_eq!(cursor.judge(place(10, 901, 0)), Judged::OldEpoch);
-        assert_eq!(cursor.judge(place(11, 3, 0)), Judged::Known(Verdict::Taken));
+        assert_eq!(cursor.judge(place(11, 3, 0)), Judged::Known(Answer::Taken));
     }
 
     #[test]
     fn m7_as_many_refusals_are_known_as_a_sender_can_ask_about() {
         let mut cursor = Cursor::default();
-        let refused = Verdict::Refused { reason: "no".into() };
+        let refused = Answer::Refused { reason: "no".into() };
         for id in 1..=500 {
             cursor.decide(place(1, id, 0), &refused);
         }

@@ -25,7 +25,6 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::body::{self, Says};
 use crate::home::{Decision, FromHome, ToHome};
 use crate::keys::Fingerprint;
 use crate::outbox::Fate;
@@ -273,66 +272,15 @@ fn ordered(order: Order) -> Option<FromHome> {
         Order::Begin { epoch } => Some(FromHome::Met { epoch }),
         Order::Carry { id, peer, expires_ms, row } => {
             let to = Fingerprint::parse(&peer)?;
-            Some(FromHome::Row { to, id, expires_ms, row: Box::new(outward(*row)) })
+            Some(FromHome::Row { to, id, expires_ms, row })
         }
         Order::Announce { sessions } => {
-            let told = |it: wire::RemoteView| body::Told {
-                session: it.session,
-                name: it.name,
-                cwd: it.cwd,
-                state: it.state,
-                hosts: it.hosts,
-            };
-            let sessions = sessions.into_iter().filter_map(|(peer, sessions)| {
-                Some((Fingerprint::parse(&peer)?, sessions.into_iter().map(told).collect()))
-            });
+            let sessions = sessions
+                .into_iter()
+                .filter_map(|(peer, sessions)| Some((Fingerprint::parse(&peer)?, sessions)));
             Some(FromHome::Announce { sessions: sessions.collect() })
         }
     }
-}
-
-fn outward(row: wire::Row) -> body::Row {
-    let wire::Row { to, from, name, bypasses, message, says } = row;
-    let says = match says {
-        wire::Says::Words { text, summary } => Says::Words { text, summary },
-        wire::Says::Status { of, verdict, reason } => {
-            let verdict = match verdict {
-                wire::Verdict::Held => body::Fate::Held,
-                wire::Verdict::Consumed => body::Fate::Consumed,
-                wire::Verdict::Expired => body::Fate::Expired,
-                wire::Verdict::Refused => body::Fate::Refused,
-            };
-            Says::Status { of, verdict, reason }
-        }
-        wire::Says::Work { agent, name, description, phase, runtime, is_task, text, summary } => {
-            Says::Work { agent, name, description, phase, runtime, is_task, text, summary }
-        }
-        wire::Says::Stop { agent, by } => Says::Stop { agent, by },
-        wire::Says::Ended { agent, outcome } => Says::Ended { agent, outcome },
-    };
-    body::Row { to, from, name, bypasses, message, says }
-}
-
-fn inward(row: body::Row) -> wire::Row {
-    let body::Row { to, from, name, bypasses, message, says } = row;
-    let says = match says {
-        Says::Words { text, summary } => wire::Says::Words { text, summary },
-        Says::Status { of, verdict, reason } => {
-            let verdict = match verdict {
-                body::Fate::Held => wire::Verdict::Held,
-                body::Fate::Consumed => wire::Verdict::Consumed,
-                body::Fate::Expired => wire::Verdict::Expired,
-                body::Fate::Refused => wire::Verdict::Refused,
-            };
-            wire::Says::Status { of, verdict, reason }
-        }
-        Says::Work { agent, name, description, phase, runtime, is_task, text, summary } => {
-            wire::Says::Work { agent, name, description, phase, runtime, is_task, text, summary }
-        }
-        Says::Stop { agent, by } => wire::Says::Stop { agent, by },
-        Says::Ended { agent, outcome } => wire::Says::Ended { agent, outcome },
-    };
-    wire::Row { to, from, name, bypasses, message, says }
 }
 
 fn request(it: ToHome) -> Request {
@@ -346,9 +294,9 @@ fn request(it: ToHome) -> Request {
             Request::BridgeTold { id, fate, reason }
         }
         ToHome::Bring { ticket: _, from, peer, row } => {
-            Request::BridgeBring { peer: from.to_string(), name: peer, row: inward(row) }
+            Request::BridgeBring { peer: from.to_string(), name: peer, row }
         }
-        ToHome::Report(it) => Request::BridgeReport { report: report::view(it) },
+        ToHome::Report(it) => Request::BridgeReport { report: report::fitted(it) },
     }
 }
 
@@ -428,13 +376,13 @@ mod tests {
         let socket = base.path().join("socket");
         let (mut link, to_home, mut from_home) = link(socket);
         let (here, mut there) = UnixStream::pair().unwrap();
-        let row = body::Row {
+        let row = wire::Row {
             to: "s1".into(),
             from: "s2".into(),
             name: String::new(),
             bypasses: false,
             message: "m".into(),
-            says: Says::Words { text: "x".repeat(2 << 20), summary: String::new() },
+            says: wire::Says::Words { text: "x".repeat(2 << 20), summary: String::new() },
         };
         let from = Fingerprint::parse("aaaaaaaaaaaaaaaa").unwrap();
         let all = async {

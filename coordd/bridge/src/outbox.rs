@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::body::Verdict;
+use crate::body::Answer;
 use crate::envelope::Place;
 use crate::keys::Fingerprint;
 use crate::limits::{ROWS_MAX, WINDOW_MAX};
@@ -188,7 +188,7 @@ impl Outbox {
         from: &Fingerprint,
         epoch: u64,
         id: u64,
-        verdict: Verdict,
+        verdict: Answer,
     ) -> Option<Fate> {
         let pair = self.pairs.get_mut(from)?;
         pair.rows.get(&id).filter(|row| row.row.epoch == epoch)?;
@@ -196,8 +196,8 @@ impl Outbox {
         pair.rounds = 0;
         self.len -= 1;
         Some(match verdict {
-            Verdict::Taken => Fate::Taken,
-            Verdict::Refused { reason } => Fate::Refused(reason),
+            Answer::Taken => Fate::Taken,
+            Answer::Refused { reason } => Fate::Refused(reason),
         })
     }
 
@@ -298,9 +298,9 @@ mod tests {
         }
         assert_eq!(ids(&mut outbox, 0), [(3, 0), (5, 3), (9, 5)]);
         assert_eq!(ids(&mut outbox, 0), []);
-        assert_eq!(outbox.decided(&peer(1), 1, 3, Verdict::Taken), Some(Fate::Taken));
-        assert_eq!(outbox.decided(&peer(1), 1, 3, Verdict::Taken), None);
-        assert_eq!(outbox.decided(&peer(1), 2, 5, Verdict::Taken), None, "of another epoch");
+        assert_eq!(outbox.decided(&peer(1), 1, 3, Answer::Taken), Some(Fate::Taken));
+        assert_eq!(outbox.decided(&peer(1), 1, 3, Answer::Taken), None);
+        assert_eq!(outbox.decided(&peer(1), 2, 5, Answer::Taken), None, "of another epoch");
         outbox.take(row(10, 1));
         assert_eq!(ids(&mut outbox, 0), [(10, 9)]);
     }
@@ -469,8 +469,8 @@ mod tests {
                         if !self.entered.contains(&id) {
                             self.entered.push(id);
                         }
-                        self.cursor.decide(send.place, &Verdict::Taken);
-                        verdicts.push((send, Verdict::Taken));
+                        self.cursor.decide(send.place, &Answer::Taken);
+                        verdicts.push((send, Answer::Taken));
                     }
                     Judged::Known(verdict) => verdicts.push((send, verdict)),
                     Judged::Early | Judged::OldEpoch => {}

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use proto::bridge::LetterView;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Folder;
@@ -25,6 +26,14 @@ pub(crate) struct Letter {
     /// Its id there; empty where it is not understood.
     pub(crate) message: String,
     pub(crate) reason: String,
+}
+
+impl Letter {
+    /// As people are told of it.
+    pub(crate) fn view(&self) -> LetterView {
+        let Self { at_ms, from, message, reason } = self.clone();
+        LetterView { is_ours: false, at_ms, address: from, message, reason }
+    }
 }
 
 /// How what was not taken is counted.

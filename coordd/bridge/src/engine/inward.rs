@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::body::{self, Presence, Receipt, Receipts, Verdict};
+use crate::body::{self, Presence, Receipt, Receipts, Answer};
 use crate::envelope::{self, Kind, Opened, Refusal};
 use crate::home::{Decision, ToHome};
 use crate::inbox::{Cursor, Judged};
@@ -101,8 +101,8 @@ impl Engine {
     async fn receipt(&mut self, from: &Fingerprint, it: Receipt) {
         let Receipt { epoch, id, verdict } = it;
         let verdict = match verdict {
-            Verdict::Taken => Verdict::Taken,
-            Verdict::Refused { reason } => Verdict::Refused { reason: body::cut(&reason) },
+            Answer::Taken => Answer::Taken,
+            Answer::Refused { reason } => Answer::Refused { reason: body::cut(&reason) },
         };
         if let Some(fate) = self.outbox.decided(from, epoch, id, verdict) {
             self.tell(id, fate).await;
@@ -187,7 +187,7 @@ impl Engine {
 
     pub(super) fn decided(&mut self, it: Undecided, decision: Decision) {
         let verdict = match decision {
-            Decision::Taken => Verdict::Taken,
+            Decision::Taken => Answer::Taken,
             Decision::Refused(reason) => self.not_let_in(&it, &reason),
             // The sender has this row and all later ones, and sends them again.
             Decision::Later => return self.owe(it, None),
@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// A dead letter: its sender is told, and people here can list it.
-    fn not_let_in(&mut self, it: &Undecided, reason: &str) -> Verdict {
+    fn not_let_in(&mut self, it: &Undecided, reason: &str) -> Answer {
         let reason = body::cut(reason);
         let (session, message) =
             it.row.as_ref().map_or(("", ""), |row| (row.from.as_str(), row.message.as_str()));
@@ -212,11 +212,11 @@ impl Engine {
             reason: reason.clone(),
         });
         self.count_as(Sort::Refused, NOT_LET_IN, it.from.as_str());
-        Verdict::Refused { reason }
+        Answer::Refused { reason }
     }
 
     /// Owes the server an acknowledgement, and the sender a receipt.
-    fn owe(&mut self, it: Undecided, verdict: Option<Verdict>) {
+    fn owe(&mut self, it: Undecided, verdict: Option<Answer>) {
         if let Some(verdict) = verdict {
             let (epoch, id) = (it.place.epoch, it.place.id);
             self.receipts.entry(it.from).or_default().push(Receipt { epoch, id, verdict });

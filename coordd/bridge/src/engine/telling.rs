@@ -2,12 +2,15 @@
 
 use std::ops::Bound;
 
+use proto::bridge::{BridgePeerView, BridgeView};
+
 use crate::body::{Presence, Receipt, Receipts};
 use crate::envelope::{Header, Kind, Place};
-use crate::home::{PeerReport, Report, ToHome};
+use crate::home::ToHome;
 use crate::keys::Fingerprint;
 use crate::limits::SESSIONS_TOLD_MAX;
 use crate::refused::Sort;
+use crate::refused::Letter;
 use crate::wire::{Standing, ToSend};
 
 use super::Engine;
@@ -87,7 +90,7 @@ impl Engine {
         let len = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         let peers = self.trusted.iter().map(|(fingerprint, peer)| {
             let heard = self.heard.get(fingerprint);
-            PeerReport {
+            BridgePeerView {
                 fingerprint: fingerprint.to_string(),
                 name: peer.name.clone(),
                 machine: heard.map(|it| it.presence.machine.clone()).unwrap_or_default(),
@@ -96,7 +99,9 @@ impl Engine {
                 sessions: heard.map(|it| it.presence.sessions.clone()).unwrap_or_default(),
             }
         });
-        let report = Report {
+        let report = BridgeView {
+            on: true,
+            running: true,
             own: self.own.public().fingerprint().to_string(),
             server: self.server.clone(),
             connected: standing.connected,
@@ -106,7 +111,7 @@ impl Engine {
             peers: peers.collect(),
             refused: self.refused.counts(Sort::Refused),
             passed_over: self.refused.counts(Sort::PassedOver),
-            letters: self.refused.letters().cloned().collect(),
+            letters: self.refused.letters().map(Letter::view).collect(),
         };
         // It fails only at the end.
         drop(self.home.send(ToHome::Report(report)).await);

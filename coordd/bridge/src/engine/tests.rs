@@ -1,7 +1,8 @@
 //! Two engines and a server made of channels, which loses, doubles and forgets as the test wants.
 
+use proto::bridge::Says;
+
 use super::*;
-use crate::body::Says;
 use crate::home::Decision;
 use crate::keys::tests::identity;
 use crate::wire::{Arrival, Ends, wire};

@@ -3,12 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use proto::bridge as wire;
+use proto::bridge::{BridgeView, RemoteView};
 use serde::Serialize;
-
-use crate::body::Told;
-use crate::home::Report;
-use crate::refused::Letter;
 
 /// What machines' names, letters and sessions may come to together as JSON: half of the longest
 /// line. The other half is more than the rest needs, which is this user's own words and numbers:
@@ -29,60 +25,30 @@ impl Room {
     }
 }
 
-fn letter(it: Letter) -> wire::LetterView {
-    let Letter { at_ms, from, message, reason } = it;
-    wire::LetterView { is_ours: false, at_ms, address: from, message, reason }
-}
-
-fn session(it: Told) -> wire::RemoteView {
-    let Told { session, name, cwd, state, hosts } = it;
-    wire::RemoteView { session, name, cwd, state, hosts }
-}
-
-/// The report for coordd. Without room the oldest letters and each peer's last sessions are left
-/// out, so that a peer with many sessions takes no room from others.
-pub(super) fn view(it: Report) -> wire::BridgeView {
+/// As much of it as fits. What has no room is left out: the oldest letters, and of each peer's sessions the last ones, so
+/// that one peer with many takes no room from those with few.
+pub(super) fn fitted(mut report: BridgeView) -> BridgeView {
     let mut room = Room(WORDS_LEN_MAX);
-    let mut letters: Vec<_> =
-        it.letters.into_iter().rev().map(letter).take_while(|it| room.take(it)).collect();
-    letters.reverse();
-    let (mut peers, mut all_sessions) = (Vec::new(), Vec::new());
-    for it in it.peers {
-        let has_room = room.take(&it.machine);
-        peers.push(wire::BridgePeerView {
-            fingerprint: it.fingerprint,
-            name: it.name,
-            machine: if has_room { it.machine } else { String::new() },
-            heard_ms: it.heard_ms,
-            rows: it.rows,
-            sessions: Vec::new(),
-        });
-        all_sessions.push(it.sessions);
+    let fitting = report.letters.iter().rev().take_while(|letter| room.take(letter)).count();
+    report.letters.drain(..report.letters.len() - fitting);
+    let mut all_sessions = Vec::new();
+    for peer in &mut report.peers {
+        if !room.take(&peer.machine) {
+            peer.machine.clear();
+        }
+        all_sessions.push(std::mem::take(&mut peer.sessions));
     }
-    for (peer, sessions) in peers.iter_mut().zip(in_turn(all_sessions, &mut room)) {
+    for (peer, sessions) in report.peers.iter_mut().zip(in_turn(all_sessions, &mut room)) {
         peer.sessions = sessions;
     }
-    wire::BridgeView {
-        on: true,
-        running: true,
-        own: it.own,
-        server: it.server,
-        connected: it.connected,
-        trouble: it.trouble,
-        replicas: it.replicas,
-        rows: it.rows,
-        peers,
-        refused: it.refused,
-        passed_over: it.passed_over,
-        letters,
-    }
+    report
 }
 
 /// Each peer's first session, then each one's second, until there is no room.
-fn in_turn(all: Vec<Vec<Told>>, room: &mut Room) -> Vec<Vec<wire::RemoteView>> {
+fn in_turn(all: Vec<Vec<RemoteView>>, room: &mut Room) -> Vec<Vec<RemoteView>> {
     let mut kept: Vec<Vec<_>> = all.iter().map(|_| Vec::new()).collect();
     let mut left: BTreeMap<usize, _> =
-        all.into_iter().map(|it| it.into_iter().map(session)).enumerate().collect();
+        all.into_iter().map(IntoIterator::into_iter).enumerate().collect();
     while !left.is_empty() {
         // A peer without further sessions, or whose next one does not fit, is done.
         left.retain(|at, sessions| {
@@ -98,12 +64,13 @@ fn in_turn(all: Vec<Vec<Told>>, room: &mut Room) -> Vec<Vec<wire::RemoteView>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::PeerReport;
+    use proto::bridge::{BridgePeerView, LetterView};
+
     use crate::limits::{FIELD_LEN_MAX, PEERS_MAX, SESSIONS_TOLD_MAX};
 
-    fn told(len: usize) -> Told {
+    fn told(len: usize) -> RemoteView {
         let long = "\u{1}".repeat(len);
-        Told {
+        RemoteView {
             session: long.clone(),
             name: long.clone(),
             cwd: long.clone(),
@@ -112,18 +79,18 @@ mod tests {
         }
     }
 
-    fn peer(at: usize, sessions: Vec<Told>) -> PeerReport {
-        PeerReport {
+    fn peer(at: usize, sessions: Vec<RemoteView>) -> BridgePeerView {
+        BridgePeerView {
             fingerprint: format!("{at:016}"),
             name: "n".repeat(64),
             machine: "\u{1}".repeat(FIELD_LEN_MAX),
             sessions,
-            ..PeerReport::default()
+            ..BridgePeerView::default()
         }
     }
 
-    fn line_len(report: Report) -> usize {
-        let request = proto::request::Request::BridgeReport { report: view(report) };
+    fn line_len(report: BridgeView) -> usize {
+        let request = proto::request::Request::BridgeReport { report: fitted(report) };
         let call = proto::ToDaemon::Call(proto::Call { id: u64::MAX, key: None, request });
         proto::line::encode(&call).unwrap().len()
     }
@@ -131,9 +98,15 @@ mod tests {
     #[test]
     fn m7_the_longest_report_fits_in_a_line() {
         let long = "\u{1}".repeat(FIELD_LEN_MAX);
-        let letter = Letter { at_ms: 1, from: long.clone(), message: long.clone(), reason: long };
+        let letter = LetterView {
+            is_ours: false,
+            at_ms: 1,
+            address: long.clone(),
+            message: long.clone(),
+            reason: long,
+        };
         let peers = (0..PEERS_MAX).map(|it| peer(it, vec![told(FIELD_LEN_MAX); 2])).collect();
-        let report = Report { peers, letters: vec![letter; 64], ..Report::default() };
+        let report = BridgeView { peers, letters: vec![letter; 64], ..BridgeView::default() };
         assert!(line_len(report) > WORDS_LEN_MAX, "room was left unused");
     }
 
@@ -141,7 +114,7 @@ mod tests {
     fn l1_a_peer_with_many_sessions_leaves_room_for_those_with_few() {
         let many = vec![told(FIELD_LEN_MAX); SESSIONS_TOLD_MAX];
         let peers = vec![peer(0, many.clone()), peer(1, many), peer(2, vec![told(1)])];
-        let seen: Vec<_> = view(Report { peers, ..Report::default() })
+        let seen: Vec<_> = fitted(BridgeView { peers, ..BridgeView::default() })
             .peers
             .iter()
             .map(|peer| peer.sessions.len())
@@ -153,8 +126,8 @@ mod tests {
     #[test]
     fn m7_a_report_of_usual_size_is_told_whole() {
         let peers = vec![peer(0, vec![told(8); 20]), peer(1, vec![]), peer(2, vec![told(9); 3])];
-        let letters = (0..5).map(|at_ms| Letter { at_ms, ..Letter::default() }).collect();
-        let seen = view(Report { peers, letters, ..Report::default() });
+        let letters = (0..5).map(|at_ms| LetterView { at_ms, ..LetterView::default() }).collect();
+        let seen = fitted(BridgeView { peers, letters, ..BridgeView::default() });
         let sessions: Vec<_> = seen.peers.iter().map(|peer| peer.sessions.len()).collect();
         assert_eq!(sessions, [20, 0, 3]);
         assert!(seen.peers.iter().all(|peer| !peer.machine.is_empty()));
