@@ -23,7 +23,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(json: bool) -> Result<Self, Failure> {
         let vars = crate::env::current();
-        let paths = Paths::of(&vars, rustix::process::geteuid().as_raw())?;
+        let paths = Paths::of(&vars, coordd_common::processes::euid())?;
         let var = |name: &str| vars.get(name).map(String::as_str);
         let style = Style::of(std::io::stdout().is_terminal(), var("NO_COLOR"), var("TERM"));
         let style = style.with_columns(crate::terminal::columns(std::io::stdout()));
@@ -33,7 +33,7 @@ impl Context {
     /// Where the environment does not say where sockets are, a login session's usual folder is
     /// taken.
     pub(crate) fn use_login_runtime_folder(&mut self) -> Result<(), Failure> {
-        let uid = rustix::process::geteuid().as_raw();
+        let uid = coordd_common::processes::euid();
         let usual = paths::login_runtime_folder(uid);
         if let Some(folder) = paths::missing_runtime_folder(&self.vars, usual, uid) {
             self.vars.insert("XDG_RUNTIME_DIR".to_owned(), folder);

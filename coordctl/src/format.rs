@@ -72,12 +72,6 @@ pub(crate) fn count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
 
-/// The wall clock, in milliseconds.
-pub(crate) fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
-}
-
 /// A wall-clock time as `2026-01-31T12:00:00Z`.
 pub(crate) fn timestamp(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn l4_a_login_sessions_folder_stands_in_for_a_variable_that_is_missing() {
         use std::os::unix::fs::PermissionsExt as _;
-        let uid = rustix::process::geteuid().as_raw();
+        let uid = coordd_common::processes::euid();
         let folder = tempfile::tempdir().unwrap();
         let open_to = |mode| {
             let permissions = std::fs::Permissions::from_mode(mode);
@@ -134,7 +134,7 @@ mod tests {
             std::os::unix::fs::PermissionsExt::from_mode(0o700),
         )
         .unwrap();
-        (folder, rustix::process::geteuid().as_raw())
+        (folder, coordd_common::processes::euid())
     }
 
     #[test]

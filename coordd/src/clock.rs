@@ -1,12 +1,8 @@
 //! Time and random numbers, which the core is given with each input.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-/// Time on the wall clock, in milliseconds since 1970-01-01 UTC. It may jump; for people and file
-/// names only.
-pub(crate) fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
-}
+pub(crate) use coordd_common::wall_ms;
 
 /// Time that never goes back, counted from when this was made.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +50,6 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_wall_clock_is_after_this_was_written() {
-        assert!(wall_ms() > 1_700_000_000_000);
-    }
 
     #[test]
     fn rel65_monotonic_time_and_deadlines_share_one_scale() {

@@ -67,7 +67,7 @@ pub(crate) async fn serve(listener: Listener, routes: Routes, end: oneshot::Rece
 async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
     let mut strangers = Strangers::default();
     let places = Arc::new(Semaphore::new(limits::PEERS_MAX));
-    let own = rustix::process::geteuid().as_raw();
+    let own = coordd_common::processes::euid();
     let mut count = 0;
     loop {
         while peers.try_join_next().is_some() {}

@@ -34,7 +34,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Runs the daemon to its end.
 pub(crate) fn run() -> anyhow::Result<()> {
-    process::descriptors::keep_from_children();
+    if !coordd_common::descriptors::keep_from_children() {
+        tracing::warn!("/proc is not there, so inherited files stay open in agent processes");
+    }
     let paths = paths::from_env().context("finding the folders to use")?;
     let config = Config::read(&paths.config_file).context("reading the configuration")?;
     // Before the first thread: it takes descriptors out of the environment.

@@ -81,10 +81,7 @@ fn each(path: &Path, mut found: impl FnMut(Entry, usize)) -> io::Result<()> {
 pub(crate) fn shown(mut entry: Entry) -> Entry {
     let cut = |text: &mut String| {
         if text.len() > limits::SHOWN_BYTES_MAX {
-            let mut end = limits::SHOWN_BYTES_MAX;
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
+            let end = proto::text::head(text, limits::SHOWN_BYTES_MAX).len();
             let left_out = text.len() - end;
             text.truncate(end);
             let _fits = write!(text, "\n[{left_out} more bytes are in the transcript]");

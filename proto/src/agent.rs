@@ -7,8 +7,9 @@
 
 use crate::entry::{Entry, Origin};
 use crate::json::Json;
-use crate::notification::{FailureClass, RunStatus, Usage};
+use crate::notification::Usage;
 use crate::screen::{Bytes, Frame, Size};
+pub use proto_words::agent::{Mode, Role, RunOutcome, Runtime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,41 +70,6 @@ pub struct Bootstrap {
     pub terminal: Option<InTerminal>,
 }
 
-/// What an agent may do to coordd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// A lead that plans and delegates with orchestration tools alone.
-    Coordinator,
-    /// A lead with the full tools.
-    Lead,
-    /// Works on one task; cannot start or message others.
-    Worker,
-    /// A program of the user's that takes part: it writes to the others and reads what they write
-    /// to it.
-    Peer,
-}
-
-/// What drives an agent's turns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Runtime {
-    /// coordd's own loop of model and tools.
-    #[default]
-    Native,
-    /// Claude Code, as a child of the agent process.
-    Claude,
-    /// A program of the user's that joined by itself ([`crate::request::Request::Join`]). coordd
-    /// does not start it, and knows nothing of its runs.
-    External,
-    /// Claude Code in a terminal, as a member of a team: in one of the user's own, or in one that
-    /// coordd runs.
-    Terminal,
-    /// Whatever another machine runs it with ([`crate::request::NewAgent::host`]): a worker that
-    /// runs there, or the lead, on another machine, of the workers that this one runs for it.
-    Bridged,
-}
-
 /// What the process of a terminal that coordd runs starts in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InTerminal {
@@ -111,32 +77,6 @@ pub struct InTerminal {
     pub arguments: Vec<String>,
     /// What its environment must have.
     pub env: BTreeMap<String, String>,
-}
-
-impl Runtime {
-    /// As on the command line.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Claude => "claude",
-            Self::External => "external",
-            Self::Terminal => "terminal",
-            Self::Bridged => "bridged",
-        }
-    }
-}
-
-/// How a session's lead works (G-1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The lead delegates everything.
-    Coordinator,
-    /// Agents without a type continue the lead's own context.
-    Fork,
-    /// The lead works itself and may delegate.
-    Normal,
 }
 
 /// Which model, without its key.
@@ -199,23 +139,14 @@ pub struct Permissions {
     pub deny: Vec<String>,
 }
 
-/// How a run ended; written to disk by the agent process before it is reported.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunOutcome {
+/// How a run ended, as the agent process writes it into `outcome-<run>.json` of its folder before
+/// anybody is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenOutcome {
+    /// Which run it was.
+    pub run: u32,
     /// How the run ended.
-    pub status: RunStatus,
-    /// For failures: what to do about it.
-    #[serde(default)]
-    pub class: Option<FailureClass>,
-    /// For people: why it did not complete.
-    #[serde(default)]
-    pub reason: String,
-    /// The worker's last words; what there is, when it was cut off (W-9).
-    #[serde(default)]
-    pub result: String,
-    /// What the run used.
-    #[serde(default)]
-    pub usage: Usage,
+    pub outcome: RunOutcome,
 }
 
 /// What coordd tells an agent process.

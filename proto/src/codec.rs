@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn rel26_what_is_too_long_is_told_from_what_is_wrong() {
         let long = "x".repeat(frame::FRAME_LEN_MAX + 1);
-        for (codec, wrong) in [(Codec::Frames, &b"\0\0\0\x01\x05"[..]), (Codec::Lines, &b"{\n"[..])] {
+        for (codec, wrong) in [(Codec::Frames, &b"\0\0\0\x01\x05"[..]), (Codec::Lines, &b"{\n"[..])]
+        {
             assert!(codec.encode(&long).unwrap_err().is_too_long(), "{codec:?}");
             let mut decoder = codec.decoder();
             decoder.feed(wrong);

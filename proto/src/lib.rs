@@ -98,5 +98,4 @@ pub enum Outcome {
     Error(error::ErrorBody),
 }
 
-/// Time on the wall clock, in milliseconds since 1970-01-01 UTC. For people; never for ordering.
-pub type WallMs = u64;
+pub use proto_words::{WallMs, text};

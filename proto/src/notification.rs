@@ -9,111 +9,11 @@
 mod parse;
 
 pub use parse::{NoNotification, Told, find, parse};
+pub use proto_words::agent::{FailureClass, RunStatus, Usage};
 use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    /// The worker said that it is done.
-    Completed,
-    /// It could not go on; the summary says why and of which class.
-    Failed,
-    /// It was stopped.
-    Killed,
-}
-
-impl RunStatus {
-    /// The word inside `<status>`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Killed => "killed",
-        }
-    }
-}
-
-/// What to do about a failure (W-8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureClass {
-    /// Trying the same again later may work.
-    Retryable,
-    /// Trying the same again will not; a smaller or different task may.
-    Adjust,
-    /// Needs a person.
-    Fatal,
-}
-
-impl FailureClass {
-    /// The word in a summary.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Retryable => "retryable",
-            Self::Adjust => "adjust",
-            Self::Fatal => "fatal",
-        }
-    }
-}
-
-/// What a run used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Tokens read by the model that were not in its cache.
-    #[serde(default)]
-    pub input_tokens: u64,
-    /// Tokens written by the model.
-    #[serde(default)]
-    pub output_tokens: u64,
-    /// Tokens read from the prompt cache.
-    #[serde(default)]
-    pub cache_read_tokens: u64,
-    /// Tokens written to the prompt cache.
-    #[serde(default)]
-    pub cache_write_tokens: u64,
-    /// Tool calls made.
-    #[serde(default)]
-    pub tool_uses: u64,
-    /// Time from prompt to end, in milliseconds.
-    #[serde(default)]
-    pub duration_ms: u64,
-    /// Cost in millionths of a US dollar, as the program that asked the model estimates it; 0 where
-    /// none does.
-    #[serde(default)]
-    pub cost_micro_usd: u64,
-}
-
-impl Usage {
-    /// All tokens, cached ones included.
-    pub fn total_tokens(&self) -> u64 {
-        [self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens]
-            .iter()
-            .fold(0, |sum, n| sum.saturating_add(*n))
-    }
-
-    /// Adds another run's use.
-    pub fn add(&mut self, other: &Self) {
-        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
-        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
-        self.tool_uses = self.tool_uses.saturating_add(other.tool_uses);
-        self.duration_ms = self.duration_ms.saturating_add(other.duration_ms);
-        self.cost_micro_usd = self.cost_micro_usd.saturating_add(other.cost_micro_usd);
-    }
-}
-
-impl Usage {
-    /// Whether it tells of nothing but cost.
-    pub fn is_cost_alone(&self) -> bool {
-        let rest = Self { cost_micro_usd: 0, ..*self };
-        self.cost_micro_usd > 0 && rest == Self::default()
-    }
-}
 
 /// The end of one run, as a lead is told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,19 +3,16 @@
 //! Where a field names a session it takes an id, a unique prefix of one, or a name; where it names
 //! an agent it takes `name`, an agent id, or `session/name`.
 
-mod invite;
 mod new;
-mod spawn;
 
-pub use self::invite::Invite;
 pub use self::new::NewSession;
-pub use self::spawn::NewAgent;
 use crate::agent::{Question, Role, RunOutcome};
 use crate::bridge::{BridgeView, Fate, Row};
 use crate::json::Json;
 use crate::message::Body;
 use crate::screen::{Bytes, Size};
 use crate::view::{EndedView, TaskStatus};
+pub use proto_words::request::{Invite, NewAgent};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

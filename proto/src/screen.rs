@@ -9,41 +9,15 @@
 //! next, drawn anew by the process that holds the terminal. So a slow viewer skips pictures and
 //! garbles nothing. It does no I/O and knows no terminal.
 
+pub use proto_words::view::{SIZE_FIRST, SIZE_MAX, SIZE_MIN, Size};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Most bytes in one part, or of input in one request. In base64, with what is around it, it stays
 /// far below a frame.
 pub const PART_LEN_MAX: usize = 64 * 1024;
-/// The largest size that a terminal is given: more than a screen full of small letters has. A
-/// picture is bounded by it.
-pub const SIZE_MAX: Size = Size { rows: 200, columns: 500 };
-/// The smallest: programs for terminals divide by it.
-pub const SIZE_MIN: Size = Size { rows: 2, columns: 10 };
-/// The size of a terminal that nobody has looked at yet: the usual one.
-pub const SIZE_FIRST: Size = Size { rows: 24, columns: 80 };
 /// Most parts of one picture: every cell of the largest screen with colours of its own and long
 /// letters.
 pub const PARTS_MAX: u32 = 128;
-
-/// How large a terminal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
-    /// Lines of the screen, from 1.
-    pub rows: u16,
-    /// Cells in each.
-    pub columns: u16,
-}
-
-impl Size {
-    /// The nearest size that a terminal can have.
-    #[must_use]
-    pub fn clamped(self) -> Self {
-        Self {
-            rows: self.rows.clamp(SIZE_MIN.rows, SIZE_MAX.rows),
-            columns: self.columns.clamp(SIZE_MIN.columns, SIZE_MAX.columns),
-        }
-    }
-}
 
 /// A part of a picture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use crate::WallMs;
 use crate::agent::{Activity, Mode, Model, Question, Role, Runtime};
 use crate::json::Json;
 use crate::notification::{FailureClass, RunStatus, Usage};
+pub use proto_words::view::{EndedView, SessionState, TaskStatus};
 use serde::{Deserialize, Serialize};
 
 /// A session.
@@ -60,16 +61,6 @@ pub struct SessionView {
     pub host_for: String,
 }
 
-/// Whether a session's agents may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionState {
-    /// They may; a message wakes them.
-    Live,
-    /// They may not until it is resumed.
-    Stopped,
-}
-
 /// An agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentView {
@@ -123,16 +114,6 @@ pub struct AgentView {
     /// How the program in that terminal last ended by itself, until it is started again.
     #[serde(default)]
     pub ended: Option<EndedView>,
-}
-
-/// How a program ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedView {
-    /// As a shell tells it: its exit status, or 128 and the number of the signal.
-    pub status: u8,
-    /// The last that it said, where it did not end well.
-    #[serde(default)]
-    pub said: String,
 }
 
 /// What an agent is at.
@@ -320,18 +301,6 @@ pub struct TaskView {
     /// Unfinished tasks that must be done first.
     #[serde(default)]
     pub blocked_by: Vec<u32>,
-}
-
-/// How far a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskStatus {
-    /// Nobody works on it.
-    Pending,
-    /// Its owner works on it.
-    InProgress,
-    /// The task is finished.
-    Completed,
 }
 
 /// The daemon.

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use proto::error::ErrorBody;
-use proto::event::{Event, Numbered};
 pub use proto::codec::Codec;
 use proto::codec::Decoder;
+use proto::error::ErrorBody;
+use proto::event::{Event, Numbered};
 use proto::frame::{self, PREAMBLE_LEN};
 use proto::hello::{Credentials, Hello, PROTOCOL, REVISION, Welcome};
 use proto::request::Request;

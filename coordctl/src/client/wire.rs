@@ -90,7 +90,7 @@ impl Wire {
 
     /// Connects, and verifies which user's process is at the other end.
     fn connect(path: &Path, codec: Codec) -> Result<Self, ClientError> {
-        let own = rustix::process::geteuid().as_raw();
+        let own = coordd_common::processes::euid();
         let foreign = |what: String| ClientError::Foreign { path: path.to_owned(), what };
         let stat = match path.symlink_metadata() {
             Ok(stat) => stat,

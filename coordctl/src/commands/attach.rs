@@ -153,7 +153,7 @@ impl Attached {
                     if matches!(event.event, Event::CaughtUp {}) {
                         self.caught_up = true;
                         if self.is_terminal {
-                            let text = self.live.view.status(format::now_ms());
+                            let text = self.live.view.status(coordd_common::wall_ms());
                             self.live.print(&text)?;
                         }
                     }
@@ -272,7 +272,7 @@ impl Attached {
         match words.as_slice() {
             ["detach" | "quit" | "exit"] => return Ok(true),
             ["status"] => {
-                let text = self.live.view.status(format::now_ms());
+                let text = self.live.view.status(coordd_common::wall_ms());
                 self.live.print(&text)?;
             }
             ["stop"] => self.stop(context, None)?,

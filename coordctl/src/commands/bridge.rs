@@ -309,7 +309,7 @@ fn ls(context: &mut Context) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Bridge { bridge });
         let none = "no daemon is trusted; `coordctl bridge trust KEY --name NAME` adds one";
-        Ok(output::table_or(&told::table(&known, &bridge.peers, format::now_ms()), none)?)
+        Ok(output::table_or(&told::table(&known, &bridge.peers, coordd_common::wall_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }
@@ -319,7 +319,7 @@ fn letters(context: &mut Context) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Bridge { bridge });
         let none = "no message was rejected, neither here nor there";
-        Ok(output::table_or(&told::letters_table(&bridge.letters, format::now_ms()), none)?)
+        Ok(output::table_or(&told::letters_table(&bridge.letters, coordd_common::wall_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }
@@ -332,7 +332,10 @@ fn status(context: &mut Context, address: Option<&str>) -> anyhow::Result<Exit> 
             output::say(&it)?;
         }
         if let Some(address) = address {
-            output::say(&format!("{address}: {}", told::reach(bridge, address, format::now_ms())))?;
+            output::say(&format!(
+                "{address}: {}",
+                told::reach(bridge, address, coordd_common::wall_ms())
+            ))?;
         }
         Ok(())
     })?;

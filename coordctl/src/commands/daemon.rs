@@ -75,7 +75,7 @@ fn status(context: &mut Context) -> anyhow::Result<Exit> {
     let response = running(context).map_err(Failure::from)?;
     output::respond(context, &response, || {
         expect!(&response, Daemon { daemon });
-        Ok(output::print(&super::status::daemon_text(daemon, format::now_ms()))?)
+        Ok(output::print(&super::status::daemon_text(daemon, coordd_common::wall_ms()))?)
     })?;
     Ok(Exit::Done)
 }

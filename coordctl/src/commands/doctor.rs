@@ -58,7 +58,7 @@ fn fail(what: &'static str, text: impl Into<String>) -> Check {
 
 pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     let mut checks = daemon(context);
-    let own = rustix::process::geteuid().as_raw();
+    let own = coordd_common::processes::euid();
     let socket = context.paths.socket.clone();
     checks.push(ok("socket", format!("{} ({} bytes)", socket.display(), socket.as_os_str().len())));
     checks.extend(passed_over(&context.vars, own));
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_folder_that_others_can_enter_fails_with_the_cure() {
         let folder = tempfile::tempdir().unwrap();
-        let own = rustix::process::geteuid().as_raw();
+        let own = coordd_common::processes::euid();
         let path = folder.path().join("run");
         assert_eq!(private_folder("f", &path, own).level, Level::Ok);
         std::fs::create_dir(&path).unwrap();

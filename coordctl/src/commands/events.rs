@@ -56,7 +56,7 @@ pub(crate) fn run(context: &mut Context, args: Args) -> anyhow::Result<Exit> {
 
 fn gap() -> Numbered {
     let event = Event::Gap { missed: None };
-    Numbered { seq: 0, at_ms: format::now_ms(), session: String::new(), event }
+    Numbered { seq: 0, at_ms: coordd_common::wall_ms(), session: String::new(), event }
 }
 
 fn show(context: &Context, event: &Numbered) -> anyhow::Result<()> {

@@ -27,12 +27,12 @@ enum Verb {
     },
     /// Accept a message: the lead reads it.
     Accept {
-        /// The message's id, such as m12.
+        /// The message's id, as in m12.
         message: String,
     },
     /// Refuse a message: its sender is told.
     Refuse {
-        /// The message's id, such as m12.
+        /// The message's id, as in m12.
         message: String,
         /// The reason that its sender is told.
         #[arg(long, value_name = "TEXT", default_value = "")]
@@ -91,7 +91,7 @@ fn ls(context: &mut Context, session: String) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Inbound { messages });
         let none = "no held messages";
-        Ok(output::table_or(&table(messages, format::now_ms()), none)?)
+        Ok(output::table_or(&table(messages, coordd_common::wall_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

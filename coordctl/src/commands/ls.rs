@@ -18,7 +18,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Sessions { sessions });
         let none = "no sessions; `coordctl run \"GOAL\"` or `coordctl new` creates one";
-        Ok(output::table_or(&table(sessions, format::now_ms()), none)?)
+        Ok(output::table_or(&table(sessions, coordd_common::wall_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

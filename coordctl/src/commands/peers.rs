@@ -18,7 +18,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Peers { peers });
         let none = "none: no session of coordd, and no other program lists one";
-        Ok(output::table_or(&table(peers, format::now_ms()), none)?)
+        Ok(output::table_or(&table(peers, coordd_common::wall_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

@@ -193,7 +193,7 @@ fn ls(context: &mut Context, session: String) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, Permissions { permissions });
         let none = "no open questions";
-        Ok(output::table_or(&table(permissions, format::now_ms()), none)?)
+        Ok(output::table_or(&table(permissions, coordd_common::wall_ms()), none)?)
     })?;
     Ok(Exit::Done)
 }

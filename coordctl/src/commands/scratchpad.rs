@@ -53,7 +53,7 @@ fn ls(context: &mut Context, session: String) -> anyhow::Result<Exit> {
             output::note(&format!("no files in {root}"));
             return Ok(());
         }
-        output::table(&table(files, format::now_ms()))?;
+        output::table(&table(files, coordd_common::wall_ms()))?;
         if *truncated {
             output::note("there are more files than are listed");
         }

@@ -33,7 +33,7 @@ fn one(context: &mut Context, session: &str) -> anyhow::Result<Exit> {
     output::respond(context, &response, || {
         expect!(&response, SessionDetail { session, agents });
         output::print(&heading(context, session))?;
-        output::table(&agent_table(agents, format::now_ms()))?;
+        output::table(&agent_table(agents, coordd_common::wall_ms()))?;
         Ok(output::print(&terminals(session, agents))?)
     })?;
     Ok(Exit::Done)
@@ -55,10 +55,10 @@ fn all(context: &mut Context) -> anyhow::Result<Exit> {
     }
     expect!(&daemon_response, Daemon { daemon });
     expect!(&sessions_response, Sessions { sessions });
-    output::print(&daemon_text(daemon, format::now_ms()))?;
+    output::print(&daemon_text(daemon, coordd_common::wall_ms()))?;
     if !sessions.is_empty() {
         output::print("\n")?;
-        output::table(&super::ls::table(sessions, format::now_ms()))?;
+        output::table(&super::ls::table(sessions, coordd_common::wall_ms()))?;
     }
     Ok(Exit::Done)
 }

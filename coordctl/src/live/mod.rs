@@ -157,7 +157,7 @@ impl Live {
                         self.session.state = state;
                     }
                     self.fit();
-                    let text = self.view.event(&event, crate::format::now_ms());
+                    let text = self.view.event(&event, coordd_common::wall_ms());
                     self.print(&text)?;
                     if matches!(event.event, Event::CaughtUp {}) {
                         self.refresh(context)?;
@@ -215,7 +215,7 @@ impl Live {
         let questions = open_questions(context, &session.id)?;
         self.session = session;
         self.view.roster.replace(&agents);
-        let text = self.view.ask(questions, crate::format::now_ms());
+        let text = self.view.ask(questions, coordd_common::wall_ms());
         self.print(&text)
     }
 
@@ -263,7 +263,7 @@ impl Live {
             return Ok(());
         }
         self.shown_at = Instant::now();
-        let text = self.view.reminder(crate::format::now_ms());
+        let text = self.view.reminder(coordd_common::wall_ms());
         self.print(&text)
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Presence {
 
 /// A text from another daemon, cut to what people are shown.
 pub(crate) fn cut(text: &str) -> String {
-    text.get(..text.floor_char_boundary(limits::FIELD_LEN_MAX)).unwrap_or_default().to_owned()
+    proto::text::head(text, limits::FIELD_LEN_MAX).to_owned()
 }
 
 impl Presence {

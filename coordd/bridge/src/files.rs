@@ -47,7 +47,7 @@ impl Folder {
         make_closed_folder(path).map_err(failed)?;
         let found = std::fs::symlink_metadata(path)
             .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
-        if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        if !found.is_dir() || found.uid() != coordd_common::processes::euid() {
             return Err(FileError::Foreign { path: path.to_owned() });
         }
         if found.mode() & 0o077 != 0 {
@@ -111,7 +111,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
         Err(error) => return Err(failed(error)),
     };
     let found = file.metadata().map_err(failed)?;
-    if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
+    if !found.is_file() || found.uid() != coordd_common::processes::euid() {
         return Err(FileError::Foreign { path: path.to_owned() });
     }
     if found.mode() & 0o077 != 0 {

@@ -184,7 +184,7 @@ async fn connect(
     let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
     let mut stream = UnixStream::connect(socket).await.map_err(|error| lost(&error))?;
     let owner = stream.peer_cred().map_err(|error| lost(&error))?.uid();
-    if owner != rustix::process::geteuid().as_raw() {
+    if owner != coordd_common::processes::euid() {
         return Err(Ended::Lost("the socket is served by another user".to_owned()));
     }
     let hello = ToDaemon::Hello(Hello {

@@ -42,6 +42,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use coordd_common::wall_ms;
 use proto::bridge::Bootstrap;
 use proto::hello::Credentials;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -227,10 +228,4 @@ fn set_up_logs() {
 /// Random bits for jitter and unique names; not for secrets.
 fn chance() -> u64 {
     getrandom::u64().unwrap_or_default()
-}
-
-/// The wall clock.
-fn wall_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
 }

@@ -52,6 +52,11 @@ impl Process {
     }
 }
 
+/// The user that this process acts as.
+pub fn euid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// One process. None when there is none with this pid.
 pub fn read(pid: u32) -> Option<Process> {
     let bytes = read_bounded(pid, "stat", STAT_BYTES_MAX)?;
@@ -104,8 +109,7 @@ pub fn variable(pid: u32, name: &str) -> Option<OsString> {
 }
 
 fn is_ours(pid: u32) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| found.uid() == own)
+    std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| found.uid() == euid())
 }
 
 fn read_bounded(pid: u32, file: &str, bytes_max: u64) -> Option<Vec<u8>> {

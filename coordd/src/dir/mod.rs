@@ -27,6 +27,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub(crate) use coordd_common::processes::euid;
 pub(crate) use error::{DirError, FileError};
 pub(crate) use file::Content;
 pub(crate) use remove::{Kept, Removal};
@@ -285,11 +286,6 @@ impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// The user that we act as.
-pub(crate) fn euid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 fn is_plain_name(name: &OsStr) -> bool {

@@ -260,7 +260,7 @@ async fn report_end(
 async fn outcome_of(world: &World, dir: Option<&Path>) -> Option<(u32, Outcome)> {
     let folder = crate::dir::Dir::base(dir?).ok()?;
     match outcome::last(&folder) {
-        Ok(written) => written.map(|it| (it.run, translate::core_outcome(it.outcome))),
+        Ok(written) => written.map(|it| (it.run, it.outcome)),
         Err(error) => {
             let aside = outcome::set_aside(&folder, &error);
             let kept = aside.map(|it| format!("; it is kept as {}", it.display()));

@@ -23,9 +23,8 @@ pub(super) fn encode(codec: Codec, message: &FromDaemon) -> Vec<u8> {
     if let Ok(bytes) = codec.encode(message) {
         return bytes;
     }
-    let error =
-        ErrorBody::new(ErrorCode::TooLarge, "the answer is longer than a message may be")
-            .hint("ask for less at once: one session, one agent, or a smaller page");
+    let error = ErrorBody::new(ErrorCode::TooLarge, "the answer is longer than a message may be")
+        .hint("ask for less at once: one session, one agent, or a smaller page");
     let shorter = match message {
         FromDaemon::Reply(reply) => {
             FromDaemon::Reply(Reply { id: reply.id, outcome: Outcome::Error(error) })
@@ -51,10 +50,7 @@ pub(super) fn next(decoder: &mut Decoder) -> Result<Option<Decoded>, ErrorBody> 
         Kind::Call { id } => Ok(Some(Decoded::BadCall { id, error })),
         Kind::Report => Ok(Some(Decoded::Passed)),
         // Only coordd says these.
-        Kind::Reply { .. }
-        | Kind::Event { .. }
-        | Kind::Order
-        | Kind::Bridge => Err(error),
+        Kind::Reply { .. } | Kind::Event { .. } | Kind::Order | Kind::Bridge => Err(error),
     }
 }
 

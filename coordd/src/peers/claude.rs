@@ -101,11 +101,7 @@ fn content(value: &Value) -> Option<String> {
 /// What a sender says about itself, cut to a sensible length.
 fn short(text: &str) -> String {
     let plain: String = text.chars().filter(|c| !c.is_control()).collect();
-    let mut end = plain.len().min(limits::OUTSIDE_FIELD_LEN_MAX);
-    while !plain.is_char_boundary(end) {
-        end -= 1;
-    }
-    plain.get(..end).unwrap_or_default().to_owned()
+    proto::text::head(&plain, limits::OUTSIDE_FIELD_LEN_MAX).to_owned()
 }
 
 #[derive(Default)]

@@ -10,7 +10,6 @@
 //! process should run.
 
 pub(crate) mod alone;
-pub(crate) mod descriptors;
 pub(crate) mod identity;
 pub(crate) mod kill;
 pub(crate) mod outcome;

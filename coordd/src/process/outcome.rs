@@ -5,8 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use proto::agent::RunOutcome;
-use serde::Deserialize;
+use proto::agent::WrittenOutcome;
 
 use crate::dir::{Dir, DirError, FileError};
 
@@ -16,13 +15,6 @@ const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Most files of an agent's folder that are looked at: one a run, and a few others.
 const FILES_MAX: usize = 10_000;
-
-/// The outcome of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Written {
-    pub(crate) run: u32,
-    pub(crate) outcome: RunOutcome,
-}
 
 /// Why an outcome that was written cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,14 +27,8 @@ pub(crate) enum OutcomeError {
     NotAnOutcome { run: u32, path: PathBuf, source: Option<serde_json::Error> },
 }
 
-#[derive(Deserialize)]
-struct OnDisk {
-    run: u32,
-    outcome: RunOutcome,
-}
-
 /// The outcome of the last run that has one.
-pub(crate) fn last(folder: &Dir) -> Result<Option<Written>, OutcomeError> {
+pub(crate) fn last(folder: &Dir) -> Result<Option<WrittenOutcome>, OutcomeError> {
     let (names, _) = folder.names(FILES_MAX).map_err(|source| OutcomeError::Folder { source })?;
     let Some(run) = names.iter().filter_map(|name| run_of(name.to_str()?)).max() else {
         return Ok(None);
@@ -55,8 +41,8 @@ pub(crate) fn last(folder: &Dir) -> Result<Option<Written>, OutcomeError> {
     if content.cut {
         return Err(OutcomeError::NotAnOutcome { run, path, source: None });
     }
-    match serde_json::from_slice::<OnDisk>(&content.bytes) {
-        Ok(found) if found.run == run => Ok(Some(Written { run, outcome: found.outcome })),
+    match serde_json::from_slice::<WrittenOutcome>(&content.bytes) {
+        Ok(found) if found.run == run => Ok(Some(found)),
         Ok(_) => Err(OutcomeError::NotAnOutcome { run, path, source: None }),
         Err(source) => Err(OutcomeError::NotAnOutcome { run, path, source: Some(source) }),
     }

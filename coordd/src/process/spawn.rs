@@ -241,7 +241,7 @@ mod tests {
                       </proc/$$/status";
         // Read by the shell itself: while it waits for a program it blocks signals.
         let program = fixture.program(script);
-        super::super::descriptors::keep_from_children();
+        assert!(coordd_common::descriptors::keep_from_children());
         let _held: Vec<_> = (0..50).map(|_| File::open("/dev/null").unwrap()).collect();
         let spawned = fixture.spawn(&program, "x").unwrap();
         watch::child(spawned.child).await;

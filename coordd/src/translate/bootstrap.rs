@@ -36,8 +36,8 @@ pub(crate) fn bootstrap(
         socket: facts.socket.clone(),
         session: session.id.to_string(),
         name: agent.name.to_string(),
-        role: view::role(agent.role),
-        mode: view::mode(session.mode),
+        role: agent.role,
+        mode: session.mode,
         agent_type: agent.agent_type.clone(),
         description: agent.description.clone(),
         cwd: session.cwd.clone(),
@@ -47,7 +47,7 @@ pub(crate) fn bootstrap(
             // follows from the session.
             if path.is_empty() { facts.scratchpad(session, &env) } else { path }
         }),
-        runtime: view::runtime(agent.runtime),
+        runtime: agent.runtime,
         model: view::model(session),
         simple_tools: session.simple_tools,
         env,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use coordd_core::Core;
 use coordd_core::agent::Outcome;
-use coordd_core::bridge::{self, Brought, PeerReport, Remote, Report};
+use coordd_core::bridge::{self, Brought};
 use coordd_core::far::{Told, Work};
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::input;
 use coordd_core::message::{self, Sender};
-use coordd_core::outgoing::{Kind, Outgoing, Verdict};
+use coordd_core::outgoing::{Kind, Outgoing};
 use coordd_core::request::Request;
 use proto::bridge as wire;
 use proto::response::Response;
@@ -38,71 +38,23 @@ pub(super) fn brought(peer: String, peer_name: String, row: wire::Row) -> Reques
     let wire::Row { to, from, name, bypasses, message, says } = row;
     let says = match says {
         wire::Says::Words { text, summary } => input::Says::Words { text, summary },
-        wire::Says::Status { of, verdict, reason } => {
-            input::Says::Status { of, verdict: core_verdict(verdict), reason }
-        }
-        wire::Says::Work { agent, name, description, phase, runtime, is_task, text, summary } => {
-            let runtime = runtime.map(super::request::runtime);
-            let work = Work { agent, name, description, phase, runtime, is_task, text, summary };
-            input::Says::Host(Told::Work(Box::new(work)))
-        }
+        wire::Says::Status { of, verdict, reason } => input::Says::Status { of, verdict, reason },
+        wire::Says::Work(work) => input::Says::Host(Told::Work(work)),
         wire::Says::Stop { agent, by } => input::Says::Host(Told::Stop { agent, by }),
-        wire::Says::Ended { agent, outcome } => {
-            let outcome = super::core_outcome(outcome);
-            input::Says::Host(Told::Ended { agent, outcome })
-        }
+        wire::Says::Ended { agent, outcome } => input::Says::Host(Told::Ended { agent, outcome }),
     };
     Request::BridgeBring(Brought { peer, peer_name, to, from, name, bypasses, message, says })
 }
 
-fn core_verdict(it: wire::Verdict) -> Verdict {
-    match it {
-        wire::Verdict::Held => Verdict::Held,
-        wire::Verdict::Consumed => Verdict::Consumed,
-        wire::Verdict::Expired => Verdict::Expired,
-        wire::Verdict::Refused => Verdict::Refused,
-    }
-}
-
-fn wire_verdict(it: Verdict) -> wire::Verdict {
-    match it {
-        Verdict::Held => wire::Verdict::Held,
-        Verdict::Consumed => wire::Verdict::Consumed,
-        Verdict::Expired => wire::Verdict::Expired,
-        Verdict::Refused => wire::Verdict::Refused,
-    }
-}
-
-pub(super) fn report(it: wire::BridgeView) -> Request {
-    let peers = it.peers.into_iter().take(PEERS_MAX).map(|it| PeerReport {
-        fingerprint: it.fingerprint,
-        name: it.name,
-        machine: it.machine,
-        heard_ms: it.heard_ms,
-        sessions: it.sessions.into_iter().take(SESSIONS_MAX).map(remote).collect(),
-    });
-    let peers = peers.collect();
-    Request::BridgeReport(Report {
-        own: it.own,
-        server: it.server,
-        connected: it.connected,
-        trouble: it.trouble,
-        replicas: it.replicas,
-        peers,
-        refused: it.refused.into_iter().take(REASONS_MAX).collect(),
-        passed_over: it.passed_over.into_iter().take(REASONS_MAX).collect(),
-        letters: it.letters.into_iter().take(LETTERS_MAX).map(letter).collect(),
-    })
-}
-
-fn letter(it: wire::LetterView) -> bridge::Letter {
-    let wire::LetterView { is_ours: _, at_ms, address, message, reason } = it;
-    bridge::Letter { at_ms, address, message, reason }
-}
-
-fn remote(it: wire::RemoteView) -> Remote {
-    let wire::RemoteView { session, name, cwd, state, hosts } = it;
-    Remote { session, name, cwd, state, hosts }
+pub(super) fn report(mut report: wire::BridgeView) -> Request {
+    report.peers.truncate(PEERS_MAX);
+    report.peers.iter_mut().for_each(|peer| peer.sessions.truncate(SESSIONS_MAX));
+    report.refused.truncate(REASONS_MAX);
+    report.passed_over.truncate(REASONS_MAX);
+    report.letters.truncate(LETTERS_MAX);
+    // Only what coordd was not let in by others: its own letters are in its outbox.
+    report.letters.iter_mut().for_each(|letter| letter.is_ours = false);
+    Request::BridgeReport(report)
 }
 
 pub(super) fn decided(it: bridge::Decision) -> Response {
@@ -125,36 +77,23 @@ pub(super) fn view(core: &Core) -> wire::BridgeView {
         }
     }
     let peers = report.peers.iter().map(|it| wire::BridgePeerView {
-        fingerprint: it.fingerprint.clone(),
-        name: it.name.clone(),
-        machine: it.machine.clone(),
-        heard_ms: it.heard_ms,
         rows: rows.get(it.fingerprint.as_str()).copied().unwrap_or_default(),
-        sessions: it.sessions.iter().map(remote_view).collect(),
+        ..it.clone()
     });
     wire::BridgeView {
         on: core.durable.bridge.is_some_and(|it| it.on),
         running: live.peer.is_some(),
-        own: report.own.clone(),
-        server: report.server.clone(),
-        connected: report.connected,
         trouble: if live.peer.is_some() { report.trouble.clone() } else { live.ended.clone() },
-        replicas: report.replicas,
         rows: count(core.durable.outbox.carried_len()),
         peers: peers.collect(),
-        refused: report.refused.clone(),
-        passed_over: report.passed_over.clone(),
         letters: letters(core),
+        ..report.clone()
     }
 }
 
 /// The latest messages that were not let in: theirs by the bridge's word, ours by their receipts.
 fn letters(core: &Core) -> Vec<wire::LetterView> {
     let theirs = core.live.bridge.report.letters.iter().cloned();
-    let theirs = theirs.map(|it| {
-        let bridge::Letter { at_ms, address, message, reason } = it;
-        wire::LetterView { is_ours: false, at_ms, address, message, reason }
-    });
     let ours = core.durable.outbox.dead_letters().take(LETTERS_MAX).map(|it| wire::LetterView {
         is_ours: true,
         at_ms: it.ended_ms.unwrap_or(it.accepted_ms),
@@ -165,16 +104,6 @@ fn letters(core: &Core) -> Vec<wire::LetterView> {
     let mut all: Vec<_> = theirs.chain(ours).collect();
     all.sort_by_key(|it| it.at_ms);
     all
-}
-
-fn remote_view(it: &Remote) -> wire::RemoteView {
-    wire::RemoteView {
-        session: it.session.clone(),
-        name: it.name.clone(),
-        cwd: it.cwd.clone(),
-        state: it.state.clone(),
-        hosts: it.hosts,
-    }
 }
 
 /// Sessions on other machines, for the list of whom one can write to.
@@ -226,16 +155,16 @@ fn address(it: &Outgoing) -> Option<(&str, &str)> {
 fn work(core: &Core, agent: &AgentId, message: MessageId) -> Option<wire::Says> {
     let agent = core.durable.agents.get(agent)?;
     let it = core.durable.messages.get(&message).filter(|it| !it.state.is_final())?;
-    Some(wire::Says::Work {
+    Some(wire::Says::Work(Box::new(Work {
         agent: agent.id.to_string(),
         name: agent.name.to_string(),
         description: agent.description.clone(),
         phase: agent.phase.clone(),
-        runtime: agent.far_runtime.map(view::runtime),
+        runtime: agent.far_runtime,
         is_task: it.kind == message::Kind::Prompt,
         text: it.text.clone(),
         summary: it.summary.clone(),
-    })
+    })))
 }
 
 /// A message for another machine, or nothing if its text is gone.
@@ -247,18 +176,16 @@ pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
         Kind::Words { summary, .. } => {
             wire::Says::Words { text: it.text.clone(), summary: summary.clone() }
         }
-        Kind::Status { of, verdict } => wire::Says::Status {
-            of: of.clone(),
-            verdict: wire_verdict(*verdict),
-            reason: it.text.clone(),
-        },
+        Kind::Status { of, verdict } => {
+            wire::Says::Status { of: of.clone(), verdict: *verdict, reason: it.text.clone() }
+        }
         // Nobody on another machine can ask for it.
         Kind::Idle { .. } => return None,
         Kind::Work { agent, message } => work(core, agent, *message)?,
         Kind::Stop { agent } => wire::Says::Stop { agent: agent.to_string(), by: it.text.clone() },
         Kind::Ended { agent, outcome } => {
             let result = it.text.clone();
-            let outcome = super::outcome(&Outcome { result, ..outcome.clone() });
+            let outcome = Outcome { result, ..outcome.clone() };
             wire::Says::Ended { agent: agent.clone(), outcome }
         }
     };

@@ -1,7 +1,7 @@
 //! A message, as an agent's conversation is to read it. Notifications are rendered here, from the
 //! daemon's own ids (N-3).
 
-use super::{status, usage, view};
+use super::view;
 use coordd_core::agent::{LastRun, Outcome};
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::message::{Kind, Message, Outside, Sender};
@@ -133,9 +133,9 @@ fn notification(
         agents.get(agent).map_or_else(|| message.summary.clone(), |it| runs::summary(it, &last));
     Notification {
         task_id: agent.to_string(),
-        status: status(outcome.status),
+        status: outcome.status,
         summary,
         result: message.text.clone(),
-        usage: usage(&outcome.usage),
+        usage: outcome.usage,
     }
 }

@@ -18,14 +18,12 @@ pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) ->
         It::SessionCreated => {
             Event::SessionCreated { session: view::session(core, durable.sessions.get(session)?) }
         }
-        It::SessionChanged(state) => Event::SessionChanged { state: view::session_state(*state) },
+        It::SessionChanged(state) => Event::SessionChanged { state: *state },
         It::SettingsChanged => {
             Event::SettingsChanged { session: view::session(core, durable.sessions.get(session)?) }
         }
         It::SessionRemoved => Event::SessionRemoved {},
-        It::ModeSwitched { from, to } => {
-            Event::ModeSwitched { from: view::mode(*from), to: view::mode(*to) }
-        }
+        It::ModeSwitched { from, to } => Event::ModeSwitched { from: *from, to: *to },
         It::AgentCreated(id) => {
             Event::AgentCreated { agent: view::agent(core, facts, durable.agents.get(id)?) }
         }
@@ -107,7 +105,7 @@ fn message_changed(core: &Core, id: MessageId, state: State) -> Option<Event> {
         id: id.to_string(),
         from: view::sender(core, from),
         to,
-        state: view::message_state(state),
+        state,
         reason: reason.clone(),
     })
 }

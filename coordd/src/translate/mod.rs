@@ -1,5 +1,5 @@
-//! Between what crosses the socket and what the core thinks in (invariant 7): these files alone
-//! know both.
+//! Between requests and answers as they cross the socket and as the core has them (invariant 7). Words are the same in both:
+//! they are those of `proto-words`.
 //!
 //! No decision is made here. A request that cannot even be said to the core, such as one with an
 //! address that does not parse, is refused here with the same error type that a denial becomes.
@@ -25,8 +25,6 @@ pub(crate) use request::request;
 pub(crate) use response::response;
 
 use coordd_core::agent;
-use proto::agent::RunOutcome;
-use proto::notification::{FailureClass, RunStatus, Usage};
 use std::collections::BTreeMap;
 
 /// What the views say about the daemon itself and the shell's places.
@@ -63,70 +61,5 @@ impl Facts {
     /// An agent's transcript.
     pub(crate) fn transcript(&self, agent: &agent::Agent) -> String {
         format!("{}/transcript.jsonl", self.agent_dir(agent))
-    }
-}
-
-pub(crate) fn usage(it: &agent::Usage) -> Usage {
-    Usage {
-        input_tokens: it.input_tokens,
-        output_tokens: it.output_tokens,
-        cache_read_tokens: it.cache_read_tokens,
-        cache_write_tokens: it.cache_write_tokens,
-        tool_uses: it.tool_uses,
-        duration_ms: it.duration_ms,
-        cost_micro_usd: it.cost_micro_usd,
-    }
-}
-
-pub(crate) fn status(it: agent::Status) -> RunStatus {
-    match it {
-        agent::Status::Completed => RunStatus::Completed,
-        agent::Status::Failed => RunStatus::Failed,
-        agent::Status::Killed => RunStatus::Killed,
-    }
-}
-
-pub(crate) fn class(it: agent::Class) -> FailureClass {
-    match it {
-        agent::Class::Retryable => FailureClass::Retryable,
-        agent::Class::Adjust => FailureClass::Adjust,
-        agent::Class::Fatal => FailureClass::Fatal,
-    }
-}
-
-pub(crate) fn outcome(it: &agent::Outcome) -> RunOutcome {
-    RunOutcome {
-        status: status(it.status),
-        class: it.class.map(class),
-        reason: it.reason.clone(),
-        result: it.result.clone(),
-        usage: usage(&it.usage),
-    }
-}
-
-/// An agent process's word about its run, as the core takes it.
-pub(crate) fn core_outcome(it: RunOutcome) -> agent::Outcome {
-    agent::Outcome {
-        status: match it.status {
-            RunStatus::Completed => agent::Status::Completed,
-            RunStatus::Failed => agent::Status::Failed,
-            RunStatus::Killed => agent::Status::Killed,
-        },
-        class: it.class.map(|class| match class {
-            FailureClass::Retryable => agent::Class::Retryable,
-            FailureClass::Adjust => agent::Class::Adjust,
-            FailureClass::Fatal => agent::Class::Fatal,
-        }),
-        reason: it.reason,
-        result: it.result,
-        usage: agent::Usage {
-            input_tokens: it.usage.input_tokens,
-            output_tokens: it.usage.output_tokens,
-            cache_read_tokens: it.usage.cache_read_tokens,
-            cache_write_tokens: it.usage.cache_write_tokens,
-            tool_uses: it.usage.tool_uses,
-            duration_ms: it.usage.duration_ms,
-            cost_micro_usd: it.usage.cost_micro_usd,
-        },
     }
 }

@@ -2,20 +2,14 @@
 
 use super::bridge;
 use crate::peer::LookedUp;
-use coordd_core::agent::{Ended, Runtime};
 use coordd_core::effect::Size;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
-use coordd_core::request::Invite;
-use coordd_core::request::{Body, Join, NewAgent, NewSession, Request, To};
-use coordd_core::role::Role;
+use coordd_core::request::{Join, NewSession, Request, To};
 use coordd_core::session::Inbound;
-use coordd_core::task::TaskStatus;
 use proto::address::Address;
 use proto::error::{ErrorBody, ErrorCode};
-use proto::message;
 use proto::request::Request as Wire;
-use proto::view;
 
 /// The request, or why it says nothing. `looked_up` is what it needs from the system.
 #[expect(
@@ -40,13 +34,12 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         }
         Wire::SessionRemove { session, force } => Request::SessionRemove { session, force },
         Wire::Join { session, role, name } => {
-            let role = core_role(role);
             Request::Join(Join { session, role, name, process: looked_up.process })
         }
         Wire::Prompt { session, agent, text } => Request::Prompt { session, agent, text },
         Wire::Interrupt { session } => Request::Interrupt { session },
         Wire::Send { session, to, body, summary, notify_when_idle } => {
-            let (to, body) = (address(&to)?, self::body(body));
+            let to = address(&to)?;
             Request::Send { session, to, body, summary, notify_when_idle }
         }
         Wire::PeerList {} => Request::PeerList,
@@ -58,17 +51,7 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
             Request::InboundSet { session, inbound: inbound(&cross_session_inbound)? }
         }
         Wire::Receipt { message } => Request::Receipt { message },
-        Wire::AgentSpawn { agent } => Request::AgentSpawn(NewAgent {
-            description: agent.description,
-            prompt: agent.prompt,
-            subagent_type: agent.subagent_type,
-            name: agent.name,
-            runtime: agent.runtime.map(runtime),
-            host: agent.host,
-            model: agent.model,
-            phase: agent.phase,
-            wait: agent.wait,
-        }),
+        Wire::AgentSpawn { agent } => Request::AgentSpawn(*agent),
         Wire::AgentStop { agent } => Request::AgentStop { agent },
         Wire::AgentShow { agent } => Request::AgentShow { agent },
         Wire::Transcript { agent, from, limit } => Request::Transcript { agent, from, limit },
@@ -93,20 +76,13 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         Wire::TeamDelete { session } => Request::TeamDelete { session },
         Wire::TeamList {} => Request::TeamList,
         Wire::TeamShow { team } => Request::TeamShow { team },
-        Wire::TeamInvite(it) => Request::TeamInvite(Invite {
-            team: it.team,
-            name: it.name,
-            description: it.description,
-            start: it.start,
-            arguments: it.arguments,
-        }),
+        Wire::TeamInvite(it) => Request::TeamInvite(it),
         Wire::TaskCreate { team, subject, description, blocked_by } => {
             Request::TaskCreate { team, subject, description, blocked_by }
         }
         Wire::TaskList { team } => Request::TaskList { team },
         Wire::TaskGet { team, task } => Request::TaskGet { team, task },
         Wire::TaskUpdate { team, task, status, owner, blocked_by } => {
-            let status = status.map(task_status);
             Request::TaskUpdate { team, task, status, owner, blocked_by }
         }
         Wire::ScratchpadList { session } => Request::ScratchpadList { session },
@@ -122,20 +98,16 @@ pub(crate) fn request(wire: Wire, looked_up: LookedUp) -> Result<Request, ErrorB
         Wire::Usage { session } => Request::Usage { session },
         Wire::Subscribe { session, after } => Request::Subscribe { session, after },
         Wire::Attach { session, agent, history } => Request::Attach { session, agent, history },
-        Wire::Screen { agent, size } => Request::Screen { agent, size: size.map(self::size) },
+        Wire::Screen { agent, size } => Request::Screen { agent, size: size.map(Size::clamped) },
         Wire::ScreenInput { agent, size, bytes } => {
-            Request::ScreenInput { agent, size: size.map(self::size), bytes: bytes.0 }
+            Request::ScreenInput { agent, size: size.map(Size::clamped), bytes: bytes.0 }
         }
-        Wire::TerminalEnded(it) => {
-            Request::TerminalEnded(Ended { status: it.status, said: it.said })
-        }
+        Wire::TerminalEnded(it) => Request::TerminalEnded(it),
         Wire::Acknowledge { messages, run } => {
             let messages = messages.iter().filter_map(|id| MessageId::parse(id)).collect();
             Request::Acknowledge { messages, run }
         }
-        Wire::RunEnded { run, outcome } => {
-            Request::RunEnded { run, outcome: super::core_outcome(outcome) }
-        }
+        Wire::RunEnded { run, outcome } => Request::RunEnded { run, outcome },
     })
 }
 
@@ -143,6 +115,7 @@ fn new_session(
     wire: proto::request::NewSession,
     definitions: Vec<String>,
 ) -> Result<NewSession, ErrorBody> {
+
     Ok(NewSession {
         name: wire.name,
         cwd: wire.cwd,
@@ -153,8 +126,8 @@ fn new_session(
             Some(model) => serde_json::to_string(model).map_err(|error| unreadable(&error))?,
             None => String::new(),
         },
-        runtime: runtime(wire.runtime),
-        lead_runtime: runtime(wire.lead_runtime),
+        runtime: wire.runtime,
+        lead_runtime: wire.lead_runtime,
         permissions: serde_json::to_string(&wire.permissions)
             .map_err(|error| unreadable(&error))?,
         scratchpad: wire.scratchpad,
@@ -167,30 +140,6 @@ fn new_session(
         bypasses: wire.permissions.mode == "bypassPermissions",
         inbound: inbound(&wire.cross_session_inbound)?,
     })
-}
-
-fn size(wire: proto::screen::Size) -> Size {
-    let proto::screen::Size { rows, columns } = wire.clamped();
-    Size { rows, columns }
-}
-
-pub(super) fn runtime(wire: proto::agent::Runtime) -> Runtime {
-    match wire {
-        proto::agent::Runtime::Native => Runtime::Native,
-        proto::agent::Runtime::Claude => Runtime::Claude,
-        proto::agent::Runtime::External => Runtime::External,
-        proto::agent::Runtime::Terminal => Runtime::Terminal,
-        proto::agent::Runtime::Bridged => Runtime::Bridged,
-    }
-}
-
-fn core_role(wire: proto::agent::Role) -> Role {
-    match wire {
-        proto::agent::Role::Coordinator => Role::Coordinator,
-        proto::agent::Role::Lead => Role::Lead,
-        proto::agent::Role::Worker => Role::Worker,
-        proto::agent::Role::Peer => Role::Peer,
-    }
 }
 
 fn unreadable(error: &serde_json::Error) -> ErrorBody {
@@ -211,25 +160,4 @@ fn address(to: &str) -> Result<To, ErrorBody> {
         Address::Uds(path) => To::Uds(path.to_string_lossy().into_owned()),
         Address::Bridge(id) => To::Bridge(id),
     })
-}
-
-fn body(wire: message::Body) -> Body {
-    match wire {
-        message::Body::Text { text } => Body::Text { text },
-        message::Body::ShutdownRequest { reason } => Body::ShutdownRequest { reason },
-        message::Body::ShutdownResponse { request_id, approve, reason } => {
-            Body::ShutdownResponse { request_id, approve, reason }
-        }
-        message::Body::PlanApprovalResponse { request_id, approve, feedback } => {
-            Body::PlanApprovalResponse { request_id, approve, feedback }
-        }
-    }
-}
-
-fn task_status(wire: view::TaskStatus) -> TaskStatus {
-    match wire {
-        view::TaskStatus::Pending => TaskStatus::Pending,
-        view::TaskStatus::InProgress => TaskStatus::InProgress,
-        view::TaskStatus::Completed => TaskStatus::Completed,
-    }
 }

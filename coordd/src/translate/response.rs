@@ -2,7 +2,7 @@
 
 use super::bridge;
 use super::kept::{Kept, kept};
-use super::{Facts, outcome, usage, view};
+use super::{Facts, view};
 use coordd_core::Core;
 use coordd_core::answer::{Answer, SendRow};
 use coordd_core::denial::Denial;
@@ -70,7 +70,7 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
                     pid: it.process.as_ref().map(|it| it.pid).unwrap_or_default(),
                 },
                 name: it.name.to_string(),
-                role: view::role(it.role),
+                role: it.role,
                 simple_tools: of.simple_tools,
                 session: view::session(core, of),
             }
@@ -93,11 +93,7 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
         }
         Answer::Ran { agent: id, outcome: how } => {
             let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
-            Response::Ran {
-                agent: id.to_string(),
-                name: it.name.to_string(),
-                outcome: outcome(&how),
-            }
+            Response::Ran { agent: id.to_string(), name: it.name.to_string(), outcome: how }
         }
         Answer::Agent(id) => {
             let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
@@ -182,7 +178,7 @@ fn receipt(core: &Core, id: coordd_core::id::MessageId) -> Option<Receipt> {
             id: id.to_string(),
             from: view::sender(core, &it.from),
             to: it.address(),
-            state: view::message_state(it.state),
+            state: it.state,
             accepted_ms: it.accepted_ms,
             delivered_ms: it.delivered_ms,
             ended_ms: it.ended_ms,
@@ -197,7 +193,7 @@ fn receipt(core: &Core, id: coordd_core::id::MessageId) -> Option<Receipt> {
         id: id.to_string(),
         from: view::sender(core, &it.from),
         to: to.name.to_string(),
-        state: view::message_state(it.state),
+        state: it.state,
         accepted_ms: it.accepted_ms,
         delivered_ms: it.delivered_ms,
         ended_ms: it.ended_ms,
@@ -213,13 +209,12 @@ fn rows(core: &Core, session: Option<&SessionId>) -> Response {
         core.durable.sessions.values().filter(|it| session.is_none_or(|wanted| it.id == *wanted))
     {
         for agent in core.durable.agents_of(&of.id) {
-            let used = usage(&agent.usage);
-            total.add(&used);
+            total.add(&agent.usage);
             rows.push(UsageRow {
                 session: of.name.to_string(),
                 agent: agent.name.to_string(),
                 runs: agent.runs,
-                usage: used,
+                usage: agent.usage,
                 known: !agent.is_external(),
             });
         }

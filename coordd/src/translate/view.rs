@@ -1,11 +1,10 @@
 //! Sessions, agents and the rest, as clients see them.
 
-use super::{Facts, class, status, usage};
+use super::Facts;
 use coordd_core::agent::{Agent, Life, Runtime};
-use coordd_core::mode::Mode;
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
-use coordd_core::session::{Inbound, Session, SessionState};
+use coordd_core::session::{Inbound, Session};
 use coordd_core::task::{Task, TaskStatus};
 use coordd_core::team::Team;
 use coordd_core::{Core, message};
@@ -22,40 +21,6 @@ const DESCRIPTION_CHARS_MAX: usize = 200;
 const HELD_CHARS_MAX: usize = 2_000;
 /// How much of a result a view shows.
 const RESULT_CHARS_MAX: usize = 1_000;
-
-pub(crate) fn mode(it: Mode) -> wire::Mode {
-    match it {
-        Mode::Coordinator => wire::Mode::Coordinator,
-        Mode::Fork => wire::Mode::Fork,
-        Mode::Normal => wire::Mode::Normal,
-    }
-}
-
-pub(crate) fn role(it: Role) -> wire::Role {
-    match it {
-        Role::Coordinator => wire::Role::Coordinator,
-        Role::Lead => wire::Role::Lead,
-        Role::Worker => wire::Role::Worker,
-        Role::Peer => wire::Role::Peer,
-    }
-}
-
-pub(crate) fn runtime(it: Runtime) -> wire::Runtime {
-    match it {
-        Runtime::Native => wire::Runtime::Native,
-        Runtime::Claude => wire::Runtime::Claude,
-        Runtime::External => wire::Runtime::External,
-        Runtime::Terminal => wire::Runtime::Terminal,
-        Runtime::Bridged => wire::Runtime::Bridged,
-    }
-}
-
-pub(crate) fn session_state(it: SessionState) -> view::SessionState {
-    match it {
-        SessionState::Live => view::SessionState::Live,
-        SessionState::Stopped => view::SessionState::Stopped,
-    }
-}
 
 /// The model that a session's settings name. They were written by this program, so they parse; a
 /// store from elsewhere may not, and then says so.
@@ -77,7 +42,7 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
     };
     let mut used = coordd_core::agent::Usage::default();
     for agent in &agents {
-        used = used.plus(&agent.usage);
+        used.add(&agent.usage);
     }
     let open = core
         .durable
@@ -88,20 +53,20 @@ pub(crate) fn session(core: &Core, it: &Session) -> SessionView {
     SessionView {
         id: it.id.to_string(),
         name: it.name.to_string(),
-        mode: mode(it.mode),
+        mode: it.mode,
         cwd: it.cwd.clone(),
-        state: session_state(it.state),
+        state: it.state,
         created_ms: it.created_ms,
         lead: it.lead.to_string(),
         model: model(it),
-        runtime: runtime(it.runtime),
+        runtime: it.runtime,
         scratchpad: it.scratchpad.clone().filter(|path| !path.is_empty()),
         team: core.durable.team_of(&it.id).map(|team| team.name.to_string()),
         running: count(&|agent| agent.is_active() && (agent.has_process() || agent.is_hosted())),
         waiting: count(&|agent| agent.life == Life::Waiting),
         agents: count(&|_| true),
         questions: u32::try_from(open).unwrap_or(u32::MAX),
-        usage: usage(&used),
+        usage: used,
         output: it.output.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Json),
         cross_session_inbound: inbound(it.inbound).to_owned(),
         held: u32::try_from(held_in(core, it)).unwrap_or(u32::MAX),
@@ -186,8 +151,8 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         id: it.id.to_string(),
         name: it.name.to_string(),
         session: it.session.to_string(),
-        role: role(it.role),
-        runtime: runtime(it.runtime),
+        role: it.role,
+        runtime: it.runtime,
         host: it
             .far
             .as_ref()
@@ -207,10 +172,10 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         incarnation: it.incarnation,
         run_started_ms: it.run_opened_ms,
         activity: None,
-        usage: usage(&it.usage),
+        usage: it.usage,
         last: it.last.as_ref().map(|last| LastRun {
-            status: status(last.outcome.status),
-            class: last.outcome.class.map(class),
+            status: last.outcome.status,
+            class: last.outcome.class,
             reason: last.outcome.reason.clone(),
             result: last.outcome.result.chars().take(RESULT_CHARS_MAX).collect(),
             ended_ms: last.ended_ms,
@@ -219,11 +184,7 @@ pub(crate) fn agent(core: &Core, facts: &Facts, it: &Agent) -> AgentView {
         mail: u32::try_from(it.mailbox.len()).unwrap_or(u32::MAX),
         transcript: facts.transcript(it),
         screen: it.has_pty(),
-        ended: it
-            .pty
-            .as_ref()
-            .and_then(|it| it.ended.as_ref())
-            .map(|it| view::EndedView { status: it.status, said: it.said.clone() }),
+        ended: it.pty.as_ref().and_then(|pty| pty.ended.clone()),
     }
 }
 
@@ -275,14 +236,6 @@ pub(crate) fn team(core: &Core, facts: &Facts, it: &Team) -> TeamView {
     }
 }
 
-pub(crate) fn task_status(it: TaskStatus) -> view::TaskStatus {
-    match it {
-        TaskStatus::Pending => view::TaskStatus::Pending,
-        TaskStatus::InProgress => view::TaskStatus::InProgress,
-        TaskStatus::Completed => view::TaskStatus::Completed,
-    }
-}
-
 /// A task in a list or an event: `task_get` has the whole description.
 pub(crate) fn task_row(team: &Team, it: &Task) -> TaskView {
     let mut row = task(team, it);
@@ -301,7 +254,7 @@ pub(crate) fn task(team: &Team, it: &Task) -> TaskView {
         id: it.id,
         subject: it.subject.clone(),
         description: it.description.clone(),
-        status: task_status(it.status),
+        status: it.status,
         owner: it.owner.clone(),
         blocked_by: it.blocked_by.iter().filter(is_open).copied().collect(),
     }
@@ -320,17 +273,6 @@ pub(crate) fn daemon(core: &Core, facts: &Facts) -> DaemonView {
         peers: count(core.live.peers.len()),
         degraded: facts.degraded.clone(),
         under_systemd: facts.under_systemd,
-    }
-}
-
-pub(crate) fn message_state(it: message::State) -> proto::message::MessageState {
-    match it {
-        message::State::Accepted => proto::message::MessageState::Accepted,
-        message::State::Delivered => proto::message::MessageState::Delivered,
-        message::State::Consumed => proto::message::MessageState::Consumed,
-        message::State::Held => proto::message::MessageState::Held,
-        message::State::Bounced => proto::message::MessageState::Bounced,
-        message::State::Expired => proto::message::MessageState::Expired,
     }
 }
 
@@ -374,9 +316,9 @@ pub(crate) fn notification(agent: &Agent) -> Option<proto::notification::Notific
     let last = agent.last.as_ref()?;
     Some(proto::notification::Notification {
         task_id: agent.id.to_string(),
-        status: status(last.outcome.status),
+        status: last.outcome.status,
         summary: coordd_core::runs::summary(agent, last),
         result: last.outcome.result.clone(),
-        usage: usage(&last.outcome.usage),
+        usage: last.outcome.usage,
     })
 }

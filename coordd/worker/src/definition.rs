@@ -162,10 +162,9 @@ fn parse(text: &str) -> Result<Definition, DefinitionError> {
         return Err(DefinitionError::NoDescription);
     }
     let tools = fields.get("tools").map(|field| tool_names(field)).filter(|it| !it.is_empty());
-    let end = description.floor_char_boundary(DESCRIPTION_LEN_MAX);
     Ok(Definition {
         name: name.to_owned(),
-        description: description.get(..end).unwrap_or_default().to_owned(),
+        description: proto::text::head(&description, DESCRIPTION_LEN_MAX).to_owned(),
         tools,
         prompt: Cow::Owned(body.trim().to_owned()),
     })

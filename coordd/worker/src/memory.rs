@@ -24,7 +24,8 @@ pub(crate) struct Memory {
 impl Memory {
     /// Reads back what there is.
     pub(crate) fn open(state_dir: &Path, link: Link) -> Result<Self, TranscriptError> {
-        let Opened { transcript, entries, set_aside } = Transcript::open(state_dir, now_ms())?;
+        let Opened { transcript, entries, set_aside } =
+            Transcript::open(state_dir, coordd_common::wall_ms())?;
         let mut conversation = Conversation::default();
         for entry in &entries {
             conversation.push(entry);
@@ -41,7 +42,7 @@ impl Memory {
 
     /// Appends what happened in a run, all or a beginning of it, and tells the viewers.
     pub(crate) fn record(&mut self, run: u32, what: Vec<What>) -> Result<(), TranscriptError> {
-        let entries = self.transcript.append(run, now_ms(), what)?;
+        let entries = self.transcript.append(run, coordd_common::wall_ms(), what)?;
         self.take_in(entries);
         Ok(())
     }
@@ -52,7 +53,7 @@ impl Memory {
         run: u32,
         what: Vec<What>,
     ) -> Result<(), TranscriptError> {
-        let entries = self.transcript.append_whole(run, now_ms(), what)?;
+        let entries = self.transcript.append_whole(run, coordd_common::wall_ms(), what)?;
         self.take_in(entries);
         Ok(())
     }
@@ -75,16 +76,11 @@ impl Memory {
 
     /// How long ago the last run began.
     pub(crate) fn run_age_ms(&self) -> u64 {
-        now_ms().saturating_sub(self.conversation.so_far().began_ms)
+        coordd_common::wall_ms().saturating_sub(self.conversation.so_far().began_ms)
     }
 
     /// What the model has to be told first, if anything.
     pub(crate) fn take_notice(&mut self) -> Option<String> {
         self.notice.take()
     }
-}
-
-/// The time on the wall clock, for people.
-fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }

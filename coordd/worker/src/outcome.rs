@@ -8,10 +8,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use coordd_common::files::replace;
-use proto::agent::RunOutcome;
+use proto::agent::{RunOutcome, WrittenOutcome};
 use proto::notification::{FailureClass, RunStatus, Usage};
+use proto::text::{head, tail};
 use rustix::fs::{Mode, OFlags};
-use serde::{Deserialize, Serialize};
 
 /// Longest result that is passed on, in bytes: a report that a lead can still read. In a frame,
 /// escaped, it stays below the frame's limit.
@@ -19,13 +19,6 @@ const RESULT_LEN_MAX: usize = 128 * 1024;
 
 /// Longest outcome file that is read: one result with every character escaped.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
-
-/// The file's content.
-#[derive(Debug, Serialize, Deserialize)]
-struct Stored {
-    run: u32,
-    outcome: RunOutcome,
-}
 
 /// Why an outcome is not on disk.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +43,7 @@ fn file_path(state_dir: &Path, run: u32) -> PathBuf {
 /// Writes the outcome of a run.
 pub(crate) fn write(state_dir: &Path, run: u32, outcome: &RunOutcome) -> Result<(), OutcomeError> {
     let path = file_path(state_dir, run);
-    let stored = Stored { run, outcome: outcome.clone() };
+    let stored = WrittenOutcome { run, outcome: outcome.clone() };
     let bytes = serde_json::to_vec(&stored).map_err(|source| OutcomeError::Encode { source })?;
     replace(&path, &bytes, 0o600).map_err(|source| OutcomeError::Write { path, source })
 }
@@ -61,7 +54,7 @@ pub(crate) fn read(state_dir: &Path, run: u32) -> Option<RunOutcome> {
     let file = File::from(rustix::fs::open(file_path(state_dir, run), flags, Mode::empty()).ok()?);
     let mut bytes = Vec::new();
     file.take(FILE_LEN_MAX).read_to_end(&mut bytes).ok()?;
-    match serde_json::from_slice::<Stored>(&bytes) {
+    match serde_json::from_slice::<WrittenOutcome>(&bytes) {
         Ok(stored) if stored.run == run => Some(stored.outcome),
         Ok(_) | Err(_) => {
             tracing::warn!(run, "an outcome file cannot be read and is passed over");
@@ -112,8 +105,7 @@ fn bounded(text: &str) -> String {
         return text.to_owned();
     }
     let half = RESULT_LEN_MAX / 2;
-    let head = text.get(..text.floor_char_boundary(half)).unwrap_or_default();
-    let tail = text.get(text.ceil_char_boundary(text.len() - half)..).unwrap_or_default();
+    let (head, tail) = (head(text, half), tail(text, half));
     let left_out = text.len() - head.len() - tail.len();
     format!("{head}\n[coordd: {left_out} bytes left out here]\n{tail}")
 }

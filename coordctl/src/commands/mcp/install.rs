@@ -145,7 +145,7 @@ fn program(context: &Context, scope: Scope) -> Result<String, Failure> {
 
 /// Where this user's coordd is, if not in the usual place. Left out of a project's file.
 fn places(context: &Context, scope: Scope) -> BTreeMap<String, String> {
-    let usual = paths::login_runtime_folder(rustix::process::geteuid().as_raw());
+    let usual = paths::login_runtime_folder(coordd_common::processes::euid());
     let of = |name: &&str| {
         let value = context.vars.get(*name).filter(|it| Path::new(it).is_absolute())?;
         let is_usual = *name == "XDG_RUNTIME_DIR" && Path::new(value) == usual;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::body::{self, Presence, Receipt, Receipts, Answer};
+use crate::body::{self, Answer, Presence, Receipt, Receipts};
 use crate::envelope::{self, Kind, Opened, Refusal};
 use crate::home::{Decision, ToHome};
 use crate::inbox::{Cursor, Judged};

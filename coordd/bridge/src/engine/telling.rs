@@ -9,8 +9,8 @@ use crate::envelope::{Header, Kind, Place};
 use crate::home::ToHome;
 use crate::keys::Fingerprint;
 use crate::limits::SESSIONS_TOLD_MAX;
-use crate::refused::Sort;
 use crate::refused::Letter;
+use crate::refused::Sort;
 use crate::wire::{Standing, ToSend};
 
 use super::Engine;

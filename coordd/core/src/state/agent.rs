@@ -20,10 +20,16 @@ use crate::state::far::Far;
 use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::name::Name;
 use crate::state::role::Role;
+use crate::state::written;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+
+pub use proto_words::agent::{
+    FailureClass as Class, RunOutcome as Outcome, RunStatus as Status, Runtime, Usage,
+};
+pub use proto_words::view::EndedView as Ended;
 
 /// An agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -37,7 +43,7 @@ pub struct Agent {
     /// What it may ask for.
     pub role: Role,
     /// What drives it.
-    #[serde(default, skip_serializing_if = "Runtime::is_native")]
+    #[serde(default, skip_serializing_if = "written::is_default")]
     pub runtime: Runtime,
     /// Its definition.
     pub agent_type: String,
@@ -54,7 +60,7 @@ pub struct Agent {
     #[serde(default)]
     pub waited_run: u32,
     /// The incarnation of the lead that waits. Claude Code does not repeat a call that its end has cut off; ours does.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "written::is_default")]
     pub waited_incarnation: u32,
     /// Where it is.
     pub life: Life,
@@ -77,7 +83,7 @@ pub struct Agent {
     #[serde(default)]
     pub queued: u64,
     /// What its ended runs used.
-    #[serde(default)]
+    #[serde(default, serialize_with = "written::usage")]
     pub usage: Usage,
     /// How its last run ended.
     #[serde(default)]
@@ -103,25 +109,6 @@ pub struct Agent {
     pub parked: bool,
 }
 
-/// What drives an agent's turns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Runtime {
-    /// coordd's own loop of model and tools, which needs the session's model.
-    #[default]
-    Native,
-    /// Claude Code.
-    Claude,
-    /// A program of the user's that joined by itself. It is never started from here, and what it does between its calls is unknown.
-    External,
-    /// Claude Code in a terminal: one that its user starts and ends, or one that coordd runs; see `rules/terminal.rs` and
-    /// `rules/pty.rs`.
-    Terminal,
-    /// Whatever another machine runs it with: a worker there, or the lead of the workers that this machine runs for another; see
-    /// `rules/host.rs`.
-    Bridged,
-}
-
 /// A terminal that coordd runs; see `rules/pty.rs`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Pty {
@@ -133,24 +120,6 @@ pub struct Pty {
     /// How its program last ended by itself, until it is started again.
     #[serde(default)]
     pub ended: Option<Ended>,
-}
-
-/// How a program ended.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Ended {
-    /// As a shell tells it.
-    pub status: u8,
-    /// The last that it said, where it did not end well.
-    #[serde(default)]
-    pub said: String,
-}
-
-impl Runtime {
-    /// Not written into the journal, which is older than the choice.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-    pub(crate) fn is_native(&self) -> bool {
-        *self == Self::Native
-    }
 }
 
 /// Where an agent is in its life.
@@ -183,114 +152,11 @@ pub struct Process {
     pub boot_id: String,
 }
 
-/// What runs used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Usage {
-    /// Tokens read.
-    pub input_tokens: u64,
-    /// Tokens written.
-    pub output_tokens: u64,
-    /// Tokens read from a cache.
-    pub cache_read_tokens: u64,
-    /// Tokens written to a cache.
-    pub cache_write_tokens: u64,
-    /// Tool calls.
-    pub tool_uses: u64,
-    /// Time from begin to end.
-    pub duration_ms: u64,
-    /// Cost in millionths of a US dollar, where the runtime estimates it. Not written where it does not: most lines are older.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cost_micro_usd: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_none(it: &u32) -> bool {
-    *it == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(it: &u64) -> bool {
-    *it == 0
-}
-
-impl Usage {
-    /// All tokens.
-    pub fn total_tokens(&self) -> u64 {
-        self.input_tokens
-            .saturating_add(self.output_tokens)
-            .saturating_add(self.cache_read_tokens)
-            .saturating_add(self.cache_write_tokens)
-    }
-
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(&self, other: &Self) -> Self {
-        Self {
-            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
-            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            cache_read_tokens: self.cache_read_tokens.saturating_add(other.cache_read_tokens),
-            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
-            tool_uses: self.tool_uses.saturating_add(other.tool_uses),
-            duration_ms: self.duration_ms.saturating_add(other.duration_ms),
-            cost_micro_usd: self.cost_micro_usd.saturating_add(other.cost_micro_usd),
-        }
-    }
-}
-
-/// How a run ended.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Outcome {
-    /// How the run ended.
-    pub status: Status,
-    /// What to do about a failure.
-    #[serde(default)]
-    pub class: Option<Class>,
-    /// Why it did not complete.
-    #[serde(default)]
-    pub reason: String,
-    /// What it reported.
-    #[serde(default)]
-    pub result: String,
-    /// What it used.
-    #[serde(default)]
-    pub usage: Usage,
-}
-
-impl Outcome {
-    /// Of a run that says nothing itself.
-    pub(crate) fn silent(status: Status, class: Option<Class>, reason: String) -> Self {
-        Self { status, class, reason, result: String::new(), usage: Usage::default() }
-    }
-}
-
-/// How a run ended, in one word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// It said that it is done.
-    Completed,
-    /// It could not go on.
-    Failed,
-    /// It was stopped.
-    Killed,
-}
-
-/// What to do about a failure (W-8).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// The same again later may work.
-    Retryable,
-    /// Something else must be tried.
-    Adjust,
-    /// Needs a person.
-    Fatal,
-}
-
 /// The end of a run, as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LastRun {
     /// How it ended; its result is cut to [`crate::state::limits::RESULT_LEN_MAX`].
+    #[serde(serialize_with = "written::outcome")]
     pub outcome: Outcome,
     /// When the run ended.
     pub ended_ms: u64,

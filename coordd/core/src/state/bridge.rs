@@ -6,9 +6,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
-mod report;
-
-pub use report::{Letter, PeerReport, Remote, Report};
+pub use proto_words::bridge::{
+    BridgePeerView as PeerReport, BridgeView as Report, LetterView as Letter, RemoteView as Remote,
+};
 
 /// What the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";

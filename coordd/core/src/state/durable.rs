@@ -176,7 +176,7 @@ impl Kept {
                 it.runs = *run;
                 it.run_opened_ms = None;
                 it.crashes = 0;
-                it.usage = it.usage.plus(&outcome.usage);
+                it.usage.add(&outcome.usage);
                 it.last = Some(LastRun { outcome: outcome.clone(), ended_ms: *at_ms, thin: *thin });
             }),
 

@@ -11,6 +11,8 @@ use crate::state::session::SessionState;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use proto_words::view::Size;
+
 /// Something to do.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
@@ -48,19 +50,19 @@ pub enum Effect {
     Order {
         /// The connection.
         peer: PeerId,
-        /// The order to hand over.
+        /// What.
         order: Order,
     },
     /// Start the process of an agent's present incarnation.
     Spawn {
-        /// The agent that it is about.
+        /// Whose.
         agent: AgentId,
     },
     /// Find out whether this process still lives, and tell when it ends. Without a process: whatever a file in its folder says.
     Watch {
-        /// The agent that it is about.
+        /// Whose.
         agent: AgentId,
-        /// The incarnation of the agent's process.
+        /// Which.
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
@@ -69,9 +71,9 @@ pub enum Effect {
     },
     /// Kill what is left of an agent's processes.
     Kill {
-        /// The agent that it is about.
+        /// Whose.
         agent: AgentId,
-        /// The incarnation of the agent's process.
+        /// Which.
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
@@ -80,14 +82,14 @@ pub enum Effect {
     },
     /// Make sure that a session's scratchpad and state folder are there.
     OpenSession {
-        /// The session that it is about.
+        /// Which.
         session: SessionId,
         /// Whether it is new.
         create: bool,
     },
     /// Remove a session's files, then answer.
     RemoveSession {
-        /// The session that it is about.
+        /// Which.
         session: SessionId,
         /// Its scratchpad.
         scratchpad: Option<String>,
@@ -100,12 +102,12 @@ pub enum Effect {
     },
     /// Write a team's file and task files.
     WriteTeam {
-        /// The team, by its name.
+        /// Which.
         team: Name,
     },
     /// Put what waits for a team's members in terminals into their inboxes, and look at what is there.
     ServeInboxes {
-        /// The team, by its name.
+        /// Which.
         team: Name,
     },
     /// Take out of an inbox what was taken over.
@@ -119,7 +121,7 @@ pub enum Effect {
     },
     /// Remove a team's files, then answer, and say how it went.
     RemoveTeam {
-        /// The team, by its name.
+        /// Which.
         team: Name,
         /// Its session.
         session: SessionId,
@@ -130,7 +132,7 @@ pub enum Effect {
     },
     /// Read a page of a transcript, then answer.
     ReadTranscript {
-        /// The agent that it is about.
+        /// Whose.
         agent: AgentId,
         /// The first entry wanted, or 0 for the last `limit` ones.
         from: u64,
@@ -143,7 +145,7 @@ pub enum Effect {
     },
     /// List a scratchpad, or read a file in it, then answer.
     ReadScratchpad {
-        /// The session that it is about.
+        /// Whose.
         session: SessionId,
         /// The file.
         path: Option<String>,
@@ -154,7 +156,7 @@ pub enum Effect {
     },
     /// Say to somebody outside what the outbox has for it, and tell how it went.
     HandOut {
-        /// The message to hand out.
+        /// Which.
         outgoing: MessageId,
     },
     /// What came from outside was dealt with.
@@ -208,7 +210,7 @@ pub enum Effect {
     },
     /// From now on show this peer the transcripts of a session, after answering.
     Attach {
-        /// The session that it is about.
+        /// Which.
         session: SessionId,
         /// Only this agent's, or the lead's.
         agent: AgentId,
@@ -223,7 +225,7 @@ pub enum Effect {
     ShowScreen {
         /// The session.
         session: SessionId,
-        /// The agent that it is about.
+        /// Whose.
         agent: AgentId,
         /// The connection.
         peer: PeerId,
@@ -234,7 +236,7 @@ pub enum Effect {
     Publish {
         /// Of which session.
         session: SessionId,
-        /// The event to publish.
+        /// What.
         event: Event,
     },
     /// End the daemon.
@@ -265,15 +267,6 @@ pub enum Order {
         /// The bytes that were typed.
         bytes: Vec<u8>,
     },
-}
-
-/// How large a terminal is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size {
-    /// Lines of the screen.
-    pub rows: u16,
-    /// Cells in each.
-    pub columns: u16,
 }
 
 /// What subscribers are told.

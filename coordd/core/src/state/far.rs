@@ -1,9 +1,11 @@
 //! Agents that belong to two machines, and what the two daemons say about them.
 
-use crate::state::agent::{Outcome, Runtime};
+use crate::state::agent::Outcome;
 use alloc::boxed::Box;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
+
+pub use proto_words::bridge::Work;
 
 /// The other end of an agent that belongs to two machines.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -36,25 +38,4 @@ pub enum Told {
         /// How the run ended.
         outcome: Outcome,
     },
-}
-
-/// Something for a worker to read, with what the worker is made of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Work {
-    /// Its id on the lead's machine.
-    pub agent: String,
-    /// Its name there.
-    pub name: String,
-    /// What it is for.
-    pub description: String,
-    /// The phase it was started in, or empty.
-    pub phase: String,
-    /// What is to drive it, where the lead said so.
-    pub runtime: Option<Runtime>,
-    /// Whether this is its task, or words beside it.
-    pub is_task: bool,
-    /// What is said.
-    pub text: String,
-    /// In short.
-    pub summary: String,
 }

@@ -14,9 +14,12 @@
 
 use crate::state::agent::{Outcome, Usage};
 use crate::state::id::{AgentId, MessageId, SessionId};
+use crate::state::written;
 use alloc::boxed::Box;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
+
+pub use proto_words::message::MessageState as State;
 
 /// A message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -128,36 +131,12 @@ pub enum Kind {
         /// Its run.
         run: u32,
         /// How it ended; the result is in the message's text.
+        #[serde(serialize_with = "written::outcome")]
         outcome: Outcome,
         /// Whether it used almost nothing (N-6).
         #[serde(default)]
         thin: bool,
     },
-}
-
-/// Where a message stands.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// On disk.
-    Accepted,
-    /// Kept back until the user lets it in.
-    Held,
-    /// With the receiver's process.
-    Delivered,
-    /// In the receiver's conversation.
-    Consumed,
-    /// Given up.
-    Bounced,
-    /// Held for too long.
-    Expired,
-}
-
-impl State {
-    /// Whether nothing will change any more.
-    pub fn is_final(self) -> bool {
-        matches!(self, Self::Consumed | Self::Bounced | Self::Expired)
-    }
 }
 
 impl Message {

@@ -27,6 +27,7 @@ pub mod task;
 pub mod team;
 pub mod terminal;
 pub(crate) mod text;
+mod written;
 
 pub use durable::{Durable, Kept};
 pub use effect::Effect;

@@ -1,30 +1,8 @@
 //! Which of the three modes a session has (G-1 to G-4).
 
 use crate::state::denial::Denial;
-use serde::{Deserialize, Serialize};
 
-/// How a session's lead works. One for each session, for ever.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The lead delegates everything.
-    Coordinator,
-    /// Agents without a type continue the lead's own context.
-    Fork,
-    /// The lead works itself and may delegate.
-    Normal,
-}
-
-impl Mode {
-    /// As on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Coordinator => "coordinator",
-            Self::Fork => "fork",
-            Self::Normal => "normal",
-        }
-    }
-}
+pub use proto_words::agent::Mode;
 
 /// Whether a variable's value means yes (G-2).
 pub fn is_truthy(value: Option<&str>) -> bool {

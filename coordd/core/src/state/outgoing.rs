@@ -12,11 +12,14 @@
 use crate::state::agent::Outcome;
 use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::message::{Sender, State};
+use crate::state::written;
 use crate::state::{Moment, limits};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
+
+pub use proto_words::bridge::Verdict;
 
 /// A message to somebody outside.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -94,22 +97,9 @@ pub enum Kind {
         /// The worker's id there.
         agent: String,
         /// How; without its result.
+        #[serde(serialize_with = "written::outcome")]
         outcome: Outcome,
     },
-}
-
-/// What one side says of the other's message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It waits for the user.
-    Held,
-    /// It waited for too long.
-    Expired,
-    /// It is not taken.
-    Refused,
-    /// It is in the conversation.
-    Consumed,
 }
 
 impl Outgoing {

@@ -3,6 +3,7 @@
 //! It is durable: it waits over restarts of the daemon and of the agent, and only a user answers it.
 
 use crate::state::id::{AgentId, PermissionId, SessionId};
+use crate::state::written;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
@@ -63,11 +64,6 @@ pub struct Answer {
     /// When the question was answered.
     pub at_ms: u64,
     /// The incarnation that asked and had ended, or was ending, when the answer came; 0 when it heard it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "written::is_default")]
     pub unheard_by: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_zero(it: &u32) -> bool {
-    *it == 0
 }

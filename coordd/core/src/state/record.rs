@@ -10,6 +10,7 @@ use crate::state::permission::{Answer, Permission};
 use crate::state::session::{Inbound, Session, SessionState};
 use crate::state::task::Task;
 use crate::state::team::Team;
+use crate::state::written;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -67,7 +68,14 @@ pub enum Record {
     /// What is to become of a terminal that coordd runs, or how its program ended.
     PtySet { agent: AgentId, pty: Pty },
     /// A run ended.
-    RunEnded { agent: AgentId, run: u32, outcome: Outcome, at_ms: u64, thin: bool },
+    RunEnded {
+        agent: AgentId,
+        run: u32,
+        #[serde(serialize_with = "written::outcome")]
+        outcome: Outcome,
+        at_ms: u64,
+        thin: bool,
+    },
 
     /// A message as it is.
     MessagePut { message: Box<Message> },

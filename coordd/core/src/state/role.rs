@@ -1,20 +1,6 @@
 //! Who asks (C-1). The connection decides who someone is; a field in a request never does.
 
-use serde::{Deserialize, Serialize};
-
-/// What an agent is to coordd.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// A lead that plans and delegates.
-    Coordinator,
-    /// A lead that works itself and may delegate.
-    Lead,
-    /// Works on one task.
-    Worker,
-    /// A program beside the session's own agents: it writes to them and is written to.
-    Peer,
-}
+pub use proto_words::agent::Role;
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,10 +12,13 @@ use crate::state::id::{AgentId, SessionId};
 use crate::state::message::Outside;
 use crate::state::mode::Mode;
 use crate::state::name::Name;
+use crate::state::written;
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+
+pub use proto_words::view::SessionState;
 
 /// A session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ pub struct Session {
     /// The model, as JSON text that means nothing here; empty where there is none, and no agent is native.
     pub model: String,
     /// What drives its workers, where the call that starts one does not say.
-    #[serde(default, skip_serializing_if = "Runtime::is_native")]
+    #[serde(default, skip_serializing_if = "written::is_default")]
     pub runtime: Runtime,
     /// The rules about approvals, as JSON text that means nothing here.
     pub permissions: String,
@@ -63,7 +66,7 @@ pub struct Session {
     #[serde(default)]
     pub output: Option<String>,
     /// Whether its agents' permissions are bypassed.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "written::is_default")]
     pub bypasses: bool,
     /// What becomes of messages from outside (M-8); none means by what the two sides may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,11 +80,6 @@ pub struct Session {
     /// Who is to be told, once, when the lead has nothing to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watchers: Vec<Outside>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(it: &bool) -> bool {
-    !*it
 }
 
 /// What becomes of messages from outside.
@@ -134,14 +132,4 @@ impl Session {
         let held = self.bypasses && !from.bypasses;
         self.inbound.unwrap_or(if held { Inbound::Hold } else { Inbound::Accept })
     }
-}
-
-/// Whether a session's agents may run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionState {
-    /// They may.
-    Live,
-    /// They may not, until it is resumed.
-    Stopped,
 }

@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+pub use proto_words::view::TaskStatus;
+
 /// A task.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Task {
@@ -22,18 +24,6 @@ pub struct Task {
     /// Tasks that must be done first.
     #[serde(default)]
     pub blocked_by: Vec<u32>,
-}
-
-/// How far a task is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskStatus {
-    /// Nobody works on it.
-    Pending,
-    /// Its owner works on it.
-    InProgress,
-    /// The task is finished.
-    Completed,
 }
 
 /// What somebody else changed in a task's file. What is `None` stays as it is.

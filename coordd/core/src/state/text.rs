@@ -4,14 +4,7 @@ use crate::state::limits;
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 
-/// So much of the beginning as fits.
-pub(crate) fn head(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
-}
+pub(crate) use proto_words::text::head;
 
 /// Cuts a text to so many bytes, and says so.
 pub(crate) fn cut(text: &mut String, max: usize, mark: &str) {

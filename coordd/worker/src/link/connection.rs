@@ -106,7 +106,7 @@ async fn connect(shared: &Shared) -> Result<UnixStream, Ended> {
         .await
         .map_err(|error| Ended::early(format!("cannot connect: {error}")))?;
     let owner = stream.peer_cred().map_err(|error| Ended::early(error.to_string()))?.uid();
-    if owner != rustix::process::geteuid().as_raw() {
+    if owner != coordd_common::processes::euid() {
         return Err(Ended::early("the socket is served by another user"));
     }
     Ok(stream)

@@ -88,10 +88,7 @@ pub(crate) fn visible(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// At most `len_max` bytes of a text, cut between characters.
-pub(crate) fn cut(text: &str, len_max: usize) -> &str {
-    text.get(..text.floor_char_boundary(len_max)).unwrap_or(text)
-}
+pub(crate) use proto::text::head as cut;
 
 #[cfg(test)]
 mod tests {

@@ -2,232 +2,89 @@
 
 use super::Request;
 
-/// A request's name, without what it carries.
-#[expect(missing_docs, reason = "the variants are those of `Request`")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Ping,
-    DaemonStatus,
-    DaemonStop,
-    SessionNew,
-    SessionList,
-    SessionShow,
-    SessionStop,
-    SessionResume,
-    SessionRemove,
-    Join,
-    Prompt,
-    Interrupt,
-    Send,
-    Receipt,
-    PeerList,
-    InboundList,
-    InboundAnswer,
-    InboundSet,
-    AgentSpawn,
-    AgentStop,
-    AgentShow,
-    Transcript,
-    PermissionAsk,
-    PermissionList,
-    PermissionAnswer,
-    StructuredOutput,
-    TeamCreate,
-    TeamDelete,
-    TeamList,
-    TeamShow,
-    TeamInvite,
-    TaskCreate,
-    TaskList,
-    TaskGet,
-    TaskUpdate,
-    ScratchpadList,
-    ScratchpadShow,
-    Usage,
-    Subscribe,
-    Attach,
-    Screen,
-    ScreenInput,
-    TerminalEnded,
-    Acknowledge,
-    RunEnded,
-    BridgeSet,
-    BridgeAllow,
-    BridgeStatus,
-    BridgeTold,
-    BridgeBring,
-    BridgeReport,
+/// Makes a kind of each request, with its name on the wire. A request that is missing here does not compile.
+macro_rules! kinds {
+    ($($kind:ident $name:literal)*) => {
+        /// A request's name, without what it carries.
+        #[expect(missing_docs, reason = "the variants are those of `Request`")]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Kind {
+            $($kind,)*
+        }
+
+        impl Kind {
+            /// Every kind there is.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// The name on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+
+        impl Request {
+            /// Which one it is.
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$kind { .. } => Kind::$kind,)*
+                }
+            }
+        }
+    };
 }
 
-impl Kind {
-    /// Every kind there is.
-    pub const ALL: [Self; 51] = [
-        Self::Ping,
-        Self::DaemonStatus,
-        Self::DaemonStop,
-        Self::SessionNew,
-        Self::SessionList,
-        Self::SessionShow,
-        Self::SessionStop,
-        Self::SessionResume,
-        Self::SessionRemove,
-        Self::Join,
-        Self::Prompt,
-        Self::Interrupt,
-        Self::Send,
-        Self::Receipt,
-        Self::PeerList,
-        Self::InboundList,
-        Self::InboundAnswer,
-        Self::InboundSet,
-        Self::AgentSpawn,
-        Self::AgentStop,
-        Self::AgentShow,
-        Self::Transcript,
-        Self::PermissionAsk,
-        Self::PermissionList,
-        Self::PermissionAnswer,
-        Self::StructuredOutput,
-        Self::TeamCreate,
-        Self::TeamDelete,
-        Self::TeamList,
-        Self::TeamShow,
-        Self::TeamInvite,
-        Self::TaskCreate,
-        Self::TaskList,
-        Self::TaskGet,
-        Self::TaskUpdate,
-        Self::ScratchpadList,
-        Self::ScratchpadShow,
-        Self::Usage,
-        Self::Subscribe,
-        Self::Attach,
-        Self::Screen,
-        Self::ScreenInput,
-        Self::TerminalEnded,
-        Self::Acknowledge,
-        Self::RunEnded,
-        Self::BridgeSet,
-        Self::BridgeAllow,
-        Self::BridgeStatus,
-        Self::BridgeTold,
-        Self::BridgeBring,
-        Self::BridgeReport,
-    ];
-
-    /// The name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ping => "ping",
-            Self::DaemonStatus => "daemon_status",
-            Self::DaemonStop => "daemon_stop",
-            Self::SessionNew => "session_new",
-            Self::SessionList => "session_list",
-            Self::SessionShow => "session_show",
-            Self::SessionStop => "session_stop",
-            Self::SessionResume => "session_resume",
-            Self::SessionRemove => "session_remove",
-            Self::Join => "join",
-            Self::Prompt => "prompt",
-            Self::Interrupt => "interrupt",
-            Self::Send => "send",
-            Self::Receipt => "receipt",
-            Self::PeerList => "peer_list",
-            Self::InboundList => "inbound_list",
-            Self::InboundAnswer => "inbound_answer",
-            Self::InboundSet => "inbound_set",
-            Self::AgentSpawn => "agent_spawn",
-            Self::AgentStop => "agent_stop",
-            Self::AgentShow => "agent_show",
-            Self::Transcript => "transcript",
-            Self::PermissionAsk => "permission_ask",
-            Self::PermissionList => "permission_list",
-            Self::PermissionAnswer => "permission_answer",
-            Self::StructuredOutput => "structured_output",
-            Self::TeamCreate => "team_create",
-            Self::TeamDelete => "team_delete",
-            Self::TeamList => "team_list",
-            Self::TeamShow => "team_show",
-            Self::TeamInvite => "team_invite",
-            Self::TaskCreate => "task_create",
-            Self::TaskList => "task_list",
-            Self::TaskGet => "task_get",
-            Self::TaskUpdate => "task_update",
-            Self::ScratchpadList => "scratchpad_list",
-            Self::ScratchpadShow => "scratchpad_show",
-            Self::Usage => "usage",
-            Self::Subscribe => "subscribe",
-            Self::Attach => "attach",
-            Self::Screen => "screen",
-            Self::ScreenInput => "screen_input",
-            Self::TerminalEnded => "terminal_ended",
-            Self::Acknowledge => "acknowledge",
-            Self::RunEnded => "run_ended",
-            Self::BridgeSet => "bridge_set",
-            Self::BridgeAllow => "bridge_allow",
-            Self::BridgeStatus => "bridge_status",
-            Self::BridgeTold => "bridge_told",
-            Self::BridgeBring => "bridge_bring",
-            Self::BridgeReport => "bridge_report",
-        }
-    }
-}
-
-impl Request {
-    /// Which one it is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Ping => Kind::Ping,
-            Self::DaemonStatus => Kind::DaemonStatus,
-            Self::DaemonStop { .. } => Kind::DaemonStop,
-            Self::SessionNew(_) => Kind::SessionNew,
-            Self::SessionList => Kind::SessionList,
-            Self::SessionShow { .. } => Kind::SessionShow,
-            Self::SessionStop { .. } => Kind::SessionStop,
-            Self::SessionResume { .. } => Kind::SessionResume,
-            Self::SessionRemove { .. } => Kind::SessionRemove,
-            Self::Join(_) => Kind::Join,
-            Self::Prompt { .. } => Kind::Prompt,
-            Self::Interrupt { .. } => Kind::Interrupt,
-            Self::Send { .. } => Kind::Send,
-            Self::Receipt { .. } => Kind::Receipt,
-            Self::PeerList => Kind::PeerList,
-            Self::InboundList { .. } => Kind::InboundList,
-            Self::InboundAnswer { .. } => Kind::InboundAnswer,
-            Self::InboundSet { .. } => Kind::InboundSet,
-            Self::AgentSpawn(_) => Kind::AgentSpawn,
-            Self::AgentStop { .. } => Kind::AgentStop,
-            Self::AgentShow { .. } => Kind::AgentShow,
-            Self::Transcript { .. } => Kind::Transcript,
-            Self::PermissionAsk(_) => Kind::PermissionAsk,
-            Self::PermissionList { .. } => Kind::PermissionList,
-            Self::PermissionAnswer { .. } => Kind::PermissionAnswer,
-            Self::StructuredOutput { .. } => Kind::StructuredOutput,
-            Self::TeamCreate { .. } => Kind::TeamCreate,
-            Self::TeamDelete { .. } => Kind::TeamDelete,
-            Self::TeamList => Kind::TeamList,
-            Self::TeamShow { .. } => Kind::TeamShow,
-            Self::TeamInvite(_) => Kind::TeamInvite,
-            Self::TaskCreate { .. } => Kind::TaskCreate,
-            Self::TaskList { .. } => Kind::TaskList,
-            Self::TaskGet { .. } => Kind::TaskGet,
-            Self::TaskUpdate { .. } => Kind::TaskUpdate,
-            Self::ScratchpadList { .. } => Kind::ScratchpadList,
-            Self::ScratchpadShow { .. } => Kind::ScratchpadShow,
-            Self::Usage { .. } => Kind::Usage,
-            Self::Subscribe { .. } => Kind::Subscribe,
-            Self::Attach { .. } => Kind::Attach,
-            Self::Screen { .. } => Kind::Screen,
-            Self::ScreenInput { .. } => Kind::ScreenInput,
-            Self::TerminalEnded(_) => Kind::TerminalEnded,
-            Self::Acknowledge { .. } => Kind::Acknowledge,
-            Self::RunEnded { .. } => Kind::RunEnded,
-            Self::BridgeSet { .. } => Kind::BridgeSet,
-            Self::BridgeAllow { .. } => Kind::BridgeAllow,
-            Self::BridgeStatus => Kind::BridgeStatus,
-            Self::BridgeTold { .. } => Kind::BridgeTold,
-            Self::BridgeBring(_) => Kind::BridgeBring,
-            Self::BridgeReport(_) => Kind::BridgeReport,
-        }
-    }
+kinds! {
+    Ping "ping"
+    DaemonStatus "daemon_status"
+    DaemonStop "daemon_stop"
+    SessionNew "session_new"
+    SessionList "session_list"
+    SessionShow "session_show"
+    SessionStop "session_stop"
+    SessionResume "session_resume"
+    SessionRemove "session_remove"
+    Join "join"
+    Prompt "prompt"
+    Interrupt "interrupt"
+    Send "send"
+    Receipt "receipt"
+    PeerList "peer_list"
+    InboundList "inbound_list"
+    InboundAnswer "inbound_answer"
+    InboundSet "inbound_set"
+    AgentSpawn "agent_spawn"
+    AgentStop "agent_stop"
+    AgentShow "agent_show"
+    Transcript "transcript"
+    PermissionAsk "permission_ask"
+    PermissionList "permission_list"
+    PermissionAnswer "permission_answer"
+    StructuredOutput "structured_output"
+    TeamCreate "team_create"
+    TeamDelete "team_delete"
+    TeamList "team_list"
+    TeamShow "team_show"
+    TeamInvite "team_invite"
+    TaskCreate "task_create"
+    TaskList "task_list"
+    TaskGet "task_get"
+    TaskUpdate "task_update"
+    ScratchpadList "scratchpad_list"
+    ScratchpadShow "scratchpad_show"
+    Usage "usage"
+    Subscribe "subscribe"
+    Attach "attach"
+    Screen "screen"
+    ScreenInput "screen_input"
+    TerminalEnded "terminal_ended"
+    Acknowledge "acknowledge"
+    RunEnded "run_ended"
+    BridgeSet "bridge_set"
+    BridgeAllow "bridge_allow"
+    BridgeStatus "bridge_status"
+    BridgeTold "bridge_told"
+    BridgeBring "bridge_bring"
+    BridgeReport "bridge_report"
 }

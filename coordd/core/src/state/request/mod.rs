@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 pub use kind::Kind;
 pub use new::{Invite, Join, NewAgent, NewSession};
+pub use proto_words::message::Body;
 
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
 #[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
@@ -198,16 +199,6 @@ pub enum To {
     Uds(String),
     /// Another session or machine, by its id.
     Bridge(String),
-}
-
-/// What is said.
-#[expect(missing_docs, reason = "the fields are those of `proto::message::Body`, documented there")]
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Body {
-    Text { text: String },
-    ShutdownRequest { reason: String },
-    ShutdownResponse { request_id: String, approve: bool, reason: String },
-    PlanApprovalResponse { request_id: String, approve: bool, feedback: String },
 }
 
 impl Request {

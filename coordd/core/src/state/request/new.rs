@@ -6,6 +6,8 @@ use crate::state::session::Inbound;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use proto_words::request::{Invite, NewAgent};
+
 /// How a session is made.
 #[expect(
     missing_docs,
@@ -33,24 +35,6 @@ pub struct NewSession {
     pub inbound: Option<Inbound>,
 }
 
-/// How a worker is started.
-#[expect(
-    missing_docs,
-    reason = "the fields are those of `proto::request::NewAgent`, documented there"
-)]
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct NewAgent {
-    pub description: String,
-    pub prompt: String,
-    pub subagent_type: String,
-    pub name: String,
-    pub runtime: Option<Runtime>,
-    pub model: String,
-    pub phase: String,
-    pub host: String,
-    pub wait: bool,
-}
-
 /// How a program of the user's joins a session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Join {
@@ -62,15 +46,4 @@ pub struct Join {
     pub name: String,
     /// The program, as the kernel knows it by its connection; none where it is out of sight.
     pub process: Option<Process>,
-}
-
-/// Who is invited.
-#[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
-#[derive(Clone, PartialEq, Debug)]
-pub struct Invite {
-    pub team: String,
-    pub name: String,
-    pub description: String,
-    pub start: bool,
-    pub arguments: Vec<String>,
 }

@@ -123,7 +123,7 @@ async fn accept(listener: UnixListener, requests: Rc<Requests>) {
                 return;
             }
         };
-        let ours = rustix::process::geteuid().as_raw();
+        let ours = coordd_common::processes::euid();
         if !stream.peer_cred().is_ok_and(|peer| peer.uid() == ours) {
             tracing::warn!("another user wants the tools of this agent");
             continue;

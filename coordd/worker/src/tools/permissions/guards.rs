@@ -132,7 +132,7 @@ impl Guards {
             let folder = socket.parent().filter(|it| it.ends_with("coordd"));
             sealed.push(guard(folder.unwrap_or(socket), false, why));
         }
-        let name = format!("claude-{}", rustix::process::geteuid().as_raw());
+        let name = format!("claude-{}", coordd_common::processes::euid());
         let around = scratchpad.and_then(|it| it.ancestors().nth(SCRATCHPAD_DEPTH));
         let around = around.filter(|it| it.ends_with(&name)).map(Path::to_owned);
         let usual = places.temp.as_ref().map(|it| it.join(&name));

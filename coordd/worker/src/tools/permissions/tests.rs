@@ -430,7 +430,7 @@ fn coordds_state_is_not_read_without_a_question() {
 #[test]
 fn s4_another_sessions_scratchpad_is_not_read_without_a_question() {
     let world = world();
-    let uid = rustix::process::geteuid().as_raw();
+    let uid = coordd_common::processes::euid();
     let own = world.root.join(format!("tmp/claude-{uid}/-ws/s1/scratchpad"));
     let other = world.root.join(format!("tmp/claude-{uid}/-ws/s2/scratchpad"));
     for folder in [&own, &other] {
@@ -482,7 +482,7 @@ fn s4_another_sessions_scratchpad_is_not_read_without_a_question() {
 #[test]
 fn a_workspace_below_the_scratchpads_is_free() {
     let world = world();
-    let uid = rustix::process::geteuid().as_raw();
+    let uid = coordd_common::processes::euid();
     let cwd = world.root.join(format!("tmp/claude-{uid}/mine"));
     std::fs::create_dir_all(&cwd).unwrap();
     let workspace = Workspace {

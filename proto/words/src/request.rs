@@ -1,7 +1,11 @@
-//! What starts a worker.
+//! What workers and members of teams are made of.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
 
 use crate::agent::Runtime;
-use serde::{Deserialize, Serialize};
 
 /// How a worker is started (C-7). Unknown fields are refused at the tool, by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,7 +25,7 @@ pub struct NewAgent {
     pub runtime: Option<Runtime>,
     /// The machine that it is to run on, as in `desk` or `desk/checkout`: another daemon's name
     /// here, and a session that its user made for workers of this one
-    /// ([`super::NewSession::host_for`]). Empty for here. `runtime` is then that session's where it
+    /// (`host_for` of a new session). Empty for here. `runtime` is then that session's where it
     /// is none.
     #[serde(default)]
     pub host: String,
@@ -34,4 +38,22 @@ pub struct NewAgent {
     /// Wait for the end of the run and answer with its result (F-1).
     #[serde(default)]
     pub wait: bool,
+}
+
+/// Who is invited into a team, and who runs the terminal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Invite {
+    /// The team or session.
+    pub team: String,
+    /// Its name, new in the session.
+    pub name: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+    /// Whether coordd runs the terminal; otherwise the user starts the program in one of their own.
+    #[serde(default)]
+    pub start: bool,
+    /// More arguments for the program that coordd starts.
+    #[serde(default)]
+    pub arguments: Vec<String>,
 }

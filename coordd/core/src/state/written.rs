@@ -1,0 +1,41 @@
+//! How words are written into the journal, where that is not as they cross a socket.
+
+use crate::state::agent::{Class, Outcome, Status, Usage};
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+
+/// Whether a field is as it is when nothing is said. The journal leaves it out then.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Without a cost that is zero: there were no costs at first.
+pub(crate) fn usage<S: Serializer>(usage: &Usage, to: S) -> Result<S::Ok, S::Error> {
+    let costs = usage.cost_micro_usd != 0;
+    let mut fields = to.serialize_struct("Usage", 6 + usize::from(costs))?;
+    fields.serialize_field("input_tokens", &usage.input_tokens)?;
+    fields.serialize_field("output_tokens", &usage.output_tokens)?;
+    fields.serialize_field("cache_read_tokens", &usage.cache_read_tokens)?;
+    fields.serialize_field("cache_write_tokens", &usage.cache_write_tokens)?;
+    fields.serialize_field("tool_uses", &usage.tool_uses)?;
+    fields.serialize_field("duration_ms", &usage.duration_ms)?;
+    if costs {
+        fields.serialize_field("cost_micro_usd", &usage.cost_micro_usd)?;
+    }
+    fields.end()
+}
+
+/// With its usage written so.
+pub(crate) fn outcome<S: Serializer>(outcome: &Outcome, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Written<'a> {
+        status: Status,
+        class: Option<Class>,
+        reason: &'a str,
+        result: &'a str,
+        #[serde(serialize_with = "usage")]
+        usage: Usage,
+    }
+    let Outcome { status, class, reason, result, usage } = outcome;
+    Written { status: *status, class: *class, reason, result, usage: *usage }.serialize(to)
+}
