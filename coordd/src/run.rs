@@ -22,7 +22,7 @@ use crate::store::lock::{InstanceLock, LockError};
 use crate::store::reserve::Reserve;
 use crate::store::{self, Store};
 use crate::translate::Facts;
-use crate::{bridge, limits, listener, process, sd};
+use crate::{bridge, limits, listener, sd};
 use anyhow::Context as _;
 use coordd_core::id::SessionId;
 use coordd_core::{Core, Input, Live, Record};

@@ -7,7 +7,6 @@ use crate::process::identity::Identity;
 use crate::process::spawn::{Spawned, Start};
 use crate::process::watch::{self, Ended};
 use crate::process::{kill, outcome, spawn as spawning};
-use crate::translate;
 use coordd_common::chain;
 use coordd_core::Input;
 use coordd_core::agent::{Outcome, Process};

@@ -1,5 +1,5 @@
-//! Between requests and answers as they cross the socket and as the core has them (invariant 7). Words are the same in both:
-//! they are those of `proto-words`.
+//! Between requests and answers as they cross the socket and as the core has them (invariant 7).
+//! Words are the same in both: they are those of `proto-words`.
 //!
 //! No decision is made here. A request that cannot even be said to the core, such as one with an
 //! address that does not parse, is refused here with the same error type that a denial becomes.

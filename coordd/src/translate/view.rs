@@ -4,14 +4,14 @@ use super::Facts;
 use coordd_core::agent::{Agent, Life, Runtime};
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
-use coordd_core::session::{Inbound, Session};
+use coordd_core::session::{Inbound, Session, SessionState};
 use coordd_core::task::{Task, TaskStatus};
 use coordd_core::team::Team;
 use coordd_core::{Core, message};
 use proto::agent as wire;
 use proto::json::Json;
 use proto::view::{
-    self, AgentState, AgentView, DaemonView, HeldView, LastRun, MemberView, PeerKind, PeerView,
+    AgentState, AgentView, DaemonView, HeldView, LastRun, MemberView, PeerKind, PeerView,
     PermissionView, SessionView, TaskView, TeamView,
 };
 

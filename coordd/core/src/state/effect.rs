@@ -50,19 +50,19 @@ pub enum Effect {
     Order {
         /// The connection.
         peer: PeerId,
-        /// What.
+        /// The order to hand over.
         order: Order,
     },
     /// Start the process of an agent's present incarnation.
     Spawn {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
     },
     /// Find out whether this process still lives, and tell when it ends. Without a process: whatever a file in its folder says.
     Watch {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
@@ -71,9 +71,9 @@ pub enum Effect {
     },
     /// Kill what is left of an agent's processes.
     Kill {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
-        /// Which.
+        /// The incarnation of the agent's process.
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
@@ -82,14 +82,14 @@ pub enum Effect {
     },
     /// Make sure that a session's scratchpad and state folder are there.
     OpenSession {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
         /// Whether it is new.
         create: bool,
     },
     /// Remove a session's files, then answer.
     RemoveSession {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
         /// Its scratchpad.
         scratchpad: Option<String>,
@@ -102,12 +102,12 @@ pub enum Effect {
     },
     /// Write a team's file and task files.
     WriteTeam {
-        /// Which.
+        /// The team, by its name.
         team: Name,
     },
     /// Put what waits for a team's members in terminals into their inboxes, and look at what is there.
     ServeInboxes {
-        /// Which.
+        /// The team, by its name.
         team: Name,
     },
     /// Take out of an inbox what was taken over.
@@ -121,7 +121,7 @@ pub enum Effect {
     },
     /// Remove a team's files, then answer, and say how it went.
     RemoveTeam {
-        /// Which.
+        /// The team, by its name.
         team: Name,
         /// Its session.
         session: SessionId,
@@ -132,7 +132,7 @@ pub enum Effect {
     },
     /// Read a page of a transcript, then answer.
     ReadTranscript {
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
         /// The first entry wanted, or 0 for the last `limit` ones.
         from: u64,
@@ -145,7 +145,7 @@ pub enum Effect {
     },
     /// List a scratchpad, or read a file in it, then answer.
     ReadScratchpad {
-        /// Whose.
+        /// The session that it is about.
         session: SessionId,
         /// The file.
         path: Option<String>,
@@ -156,7 +156,7 @@ pub enum Effect {
     },
     /// Say to somebody outside what the outbox has for it, and tell how it went.
     HandOut {
-        /// Which.
+        /// The message to hand out.
         outgoing: MessageId,
     },
     /// What came from outside was dealt with.
@@ -210,7 +210,7 @@ pub enum Effect {
     },
     /// From now on show this peer the transcripts of a session, after answering.
     Attach {
-        /// Which.
+        /// The session that it is about.
         session: SessionId,
         /// Only this agent's, or the lead's.
         agent: AgentId,
@@ -225,7 +225,7 @@ pub enum Effect {
     ShowScreen {
         /// The session.
         session: SessionId,
-        /// Whose.
+        /// The agent that it is about.
         agent: AgentId,
         /// The connection.
         peer: PeerId,
@@ -236,7 +236,7 @@ pub enum Effect {
     Publish {
         /// Of which session.
         session: SessionId,
-        /// What.
+        /// The event to publish.
         event: Event,
     },
     /// End the daemon.
