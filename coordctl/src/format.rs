@@ -1,5 +1,7 @@
 //! Numbers as people read them: durations, tokens, bytes, ages, plurals.
 
+/// The wall clock, in milliseconds.
+pub(crate) use coordd_common::wall_ms as now_ms;
 /// Appends formatted text to a string, which cannot fail.
 #[macro_export]
 macro_rules! push {

@@ -115,7 +115,6 @@ fn new_session(
     wire: proto::request::NewSession,
     definitions: Vec<String>,
 ) -> Result<NewSession, ErrorBody> {
-
     Ok(NewSession {
         name: wire.name,
         cwd: wire.cwd,
