@@ -32,7 +32,7 @@ pub use rules::{Step, route, runs};
 pub use state::{
     Durable, Effect, Input, Live, Moment, Record, agent, answer, bridge, denial, effect, far, id,
     input, limits, live, message, mode, name, outgoing, permission, record, request, role, session,
-    task, team, terminal,
+    settings, task, team, terminal,
 };
 
 /// The two halves of the state, and the one way to move them.

@@ -218,7 +218,10 @@ impl<S: Store> Reactor<S> {
             let (id, cwd) = (session.id.clone(), session.cwd.clone());
             SessionJob::Open { session: id, cwd, tmp: tmp(&env).cloned(), create: false }
         });
-        let mut bootstrap = translate::bootstrap(&self.facts, session, agent, env);
+        let Some(mut bootstrap) = translate::bootstrap(&self.facts, session, agent, env) else {
+            tracing::error!(agent = %id, session = %session.id, "the rules of its session cannot be read");
+            return;
+        };
         bootstrap.not_begun = translate::not_begun(&self.core.durable, agent);
         bootstrap.terminal = translate::in_terminal(&self.core.durable, agent);
         tracing::info!(agent = %id, incarnation = agent.incarnation, session = %session.id, "starting an agent");

@@ -11,17 +11,21 @@ use proto::agent::{AgentLimits, Bootstrap, InTerminal, Permissions};
 use proto::teammate;
 use std::collections::BTreeMap;
 
-/// The bootstrap of an agent's present incarnation.
+/// The bootstrap of an agent's present incarnation, unless its session has no rules that can be read.
 pub(crate) fn bootstrap(
     facts: &Facts,
     session: &Session,
     agent: &Agent,
     env: BTreeMap<String, String>,
-) -> Bootstrap {
-    // Unreadable rules allow nothing: the mode falls back to asking.
-    let mut permissions: Permissions =
-        serde_json::from_str(&session.permissions).unwrap_or_default();
-    permissions.allow.extend(session.rules_learned.iter().cloned());
+) -> Option<Bootstrap> {
+    // The core starts nobody in a session whose rules it cannot read. Nobody is to be started without rules either.
+    let rules = session.permissions.read().ok().flatten()?;
+    let permissions = Permissions {
+        mode: rules.mode.as_str().to_owned(),
+        allow: rules.allow.iter().chain(&session.rules_learned).cloned().collect(),
+        ask: rules.ask.clone(),
+        deny: rules.deny.clone(),
+    };
     let limits = match agent.role {
         Role::Worker => {
             AgentLimits { turns: session.worker_turns, run_ms: session.worker_run_ms, tokens: 0 }
@@ -29,7 +33,7 @@ pub(crate) fn bootstrap(
         // A lead lives as long as its session; the user ends it.
         Role::Coordinator | Role::Lead | Role::Peer => AgentLimits::default(),
     };
-    Bootstrap {
+    Some(Bootstrap {
         agent: agent.id.to_string(),
         incarnation: agent.incarnation,
         token: agent.token.clone(),
@@ -56,7 +60,7 @@ pub(crate) fn bootstrap(
         runs_before: agent.runs,
         not_begun: Vec::new(),
         terminal: None,
-    }
+    })
 }
 
 /// What the process of a terminal starts in it.

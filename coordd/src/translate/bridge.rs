@@ -9,7 +9,7 @@ use coordd_core::far::{Told, Work};
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::input;
 use coordd_core::message::{self, Sender};
-use coordd_core::outgoing::{Kind, Outgoing};
+use coordd_core::outgoing::{Kind, Outgoing, Verdict};
 use coordd_core::request::Request;
 use proto::bridge as wire;
 use proto::response::Response;
@@ -25,6 +25,11 @@ const REASONS_MAX: usize = 64;
 /// Dead letters of each direction that are told.
 const LETTERS_MAX: usize = 64;
 
+/// How daemons of before `late` said it. They still do, and read nothing else: so it goes with the flag.
+const READ_BEFORE: &str = "read in an earlier run";
+/// The same for `had_nothing`.
+const NOTHING_TO_STOP: &str = "it had nothing to do when it was to be stopped";
+
 pub(super) fn told(id: u64, fate: wire::Fate, reason: String) -> Request {
     let fate = match fate {
         wire::Fate::Taken => bridge::Fate::Taken,
@@ -38,12 +43,37 @@ pub(super) fn brought(peer: String, peer_name: String, row: wire::Row) -> Reques
     let wire::Row { to, from, name, bypasses, message, says } = row;
     let says = match says {
         wire::Says::Words { text, summary } => input::Says::Words { text, summary },
-        wire::Says::Status { of, verdict, reason } => input::Says::Status { of, verdict, reason },
+        wire::Says::Status { of, verdict, reason, late } => {
+            let late = late || reason == READ_BEFORE;
+            input::Says::Status { of, verdict: core_verdict(verdict, late), reason }
+        }
         wire::Says::Work(work) => input::Says::Host(Told::Work(work)),
         wire::Says::Stop { agent, by } => input::Says::Host(Told::Stop { agent, by }),
-        wire::Says::Ended { agent, outcome } => input::Says::Host(Told::Ended { agent, outcome }),
+        wire::Says::Ended { agent, outcome, had_nothing } => {
+            let had_nothing = had_nothing || outcome.reason == NOTHING_TO_STOP;
+            input::Says::Host(Told::Ended { agent, outcome, had_nothing })
+        }
     };
     Request::BridgeBring(Brought { peer, peer_name, to, from, name, bypasses, message, says })
+}
+
+fn core_verdict(it: wire::Verdict, late: bool) -> Verdict {
+    match it {
+        wire::Verdict::Held => Verdict::Held,
+        wire::Verdict::Consumed if late => Verdict::ReadBefore,
+        wire::Verdict::Consumed => Verdict::Consumed,
+        wire::Verdict::Expired => Verdict::Expired,
+        wire::Verdict::Refused => Verdict::Refused,
+    }
+}
+
+fn wire_verdict(it: Verdict) -> wire::Verdict {
+    match it {
+        Verdict::Held => wire::Verdict::Held,
+        Verdict::Consumed | Verdict::ReadBefore => wire::Verdict::Consumed,
+        Verdict::Expired => wire::Verdict::Expired,
+        Verdict::Refused => wire::Verdict::Refused,
+    }
 }
 
 pub(super) fn report(mut report: wire::BridgeView) -> Request {
@@ -176,17 +206,28 @@ pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
         Kind::Words { summary, .. } => {
             wire::Says::Words { text: it.text.clone(), summary: summary.clone() }
         }
-        Kind::Status { of, verdict } => {
-            wire::Says::Status { of: of.clone(), verdict: *verdict, reason: it.text.clone() }
-        }
+        Kind::Status { of, verdict } => wire::Says::Status {
+            of: of.clone(),
+            verdict: wire_verdict(*verdict),
+            reason: match verdict {
+                Verdict::ReadBefore => READ_BEFORE.to_owned(),
+                Verdict::Held | Verdict::Consumed | Verdict::Expired | Verdict::Refused => {
+                    it.text.clone()
+                }
+            },
+            late: *verdict == Verdict::ReadBefore,
+        },
         // Nobody on another machine can ask for it.
         Kind::Idle { .. } => return None,
         Kind::Work { agent, message } => work(core, agent, *message)?,
         Kind::Stop { agent } => wire::Says::Stop { agent: agent.to_string(), by: it.text.clone() },
-        Kind::Ended { agent, outcome } => {
+        Kind::Ended { agent, outcome, had_nothing } => {
             let result = it.text.clone();
-            let outcome = Outcome { result, ..outcome.clone() };
-            wire::Says::Ended { agent: agent.clone(), outcome }
+            let mut outcome = Outcome { result, ..outcome.clone() };
+            if *had_nothing {
+                NOTHING_TO_STOP.clone_into(&mut outcome.reason);
+            }
+            wire::Says::Ended { agent: agent.clone(), outcome, had_nothing: *had_nothing }
         }
     };
     let name = match (&it.from, session) {
@@ -205,4 +246,56 @@ pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
     };
     let expires_ms = it.accepted_ms.saturating_add(it.kept_ms());
     Some(wire::Order::Carry { id: id.0, peer: peer.to_owned(), expires_ms, row: Box::new(row) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::agent::RunOutcome;
+    use proto::notification::{RunStatus, Usage};
+
+    fn brought_says(says: wire::Says) -> input::Says {
+        let row = wire::Row {
+            to: "s1".into(),
+            from: "s9".into(),
+            name: "far".into(),
+            bypasses: false,
+            message: "m".into(),
+            says,
+        };
+        let Request::BridgeBring(it) = brought("aaaaaaaaaaaaaaaa".into(), "desk".into(), row)
+        else {
+            panic!("a row is brought");
+        };
+        it.says
+    }
+
+    /// A daemon of before the flags says them in words alone.
+    #[test]
+    fn m7_what_an_older_daemon_says_in_words_is_understood() {
+        for (reason, late) in [("", true), (READ_BEFORE, false), (READ_BEFORE, true)] {
+            let (of, verdict) = ("m1".into(), wire::Verdict::Consumed);
+            let says = wire::Says::Status { of, verdict, reason: reason.into(), late };
+            let input::Says::Status { verdict, .. } = brought_says(says) else { panic!() };
+            assert_eq!(verdict, Verdict::ReadBefore, "{reason:?} {late}");
+        }
+        for (reason, flag) in [("", true), (NOTHING_TO_STOP, false), (NOTHING_TO_STOP, true)] {
+            let outcome = RunOutcome {
+                status: RunStatus::Killed,
+                class: None,
+                reason: reason.into(),
+                result: String::new(),
+                usage: Usage::default(),
+            };
+            let says = wire::Says::Ended { agent: "a1".into(), outcome, had_nothing: flag };
+            let input::Says::Host(Told::Ended { had_nothing, .. }) = brought_says(says) else {
+                panic!()
+            };
+            assert!(had_nothing, "{reason:?} {flag}");
+        }
+        let (of, verdict) = ("m1".into(), wire::Verdict::Consumed);
+        let says = wire::Says::Status { of, verdict, reason: "read it".into(), late: false };
+        let input::Says::Status { verdict, .. } = brought_says(says) else { panic!() };
+        assert_eq!(verdict, Verdict::Consumed);
+    }
 }

@@ -7,6 +7,7 @@ use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
 use coordd_core::request::{Join, NewSession, Request, To};
 use coordd_core::session::Inbound;
+use coordd_core::settings::{ApprovalMode, Model, Permissions, Provider};
 use proto::address::Address;
 use proto::error::{ErrorBody, ErrorCode};
 use proto::request::Request as Wire;
@@ -115,20 +116,18 @@ fn new_session(
     wire: proto::request::NewSession,
     definitions: Vec<String>,
 ) -> Result<NewSession, ErrorBody> {
+    let permissions = permissions(wire.permissions)?;
     Ok(NewSession {
         name: wire.name,
         cwd: wire.cwd,
         mode: wire.mode,
         mode_variable: wire.mode_variable,
         simple_variable: wire.simple_variable,
-        model: match &wire.model {
-            Some(model) => serde_json::to_string(model).map_err(|error| unreadable(&error))?,
-            None => String::new(),
-        },
+        model: wire.model.map(model),
         runtime: wire.runtime,
         lead_runtime: wire.lead_runtime,
-        permissions: serde_json::to_string(&wire.permissions)
-            .map_err(|error| unreadable(&error))?,
+        bypasses: permissions.mode == ApprovalMode::BypassPermissions,
+        permissions,
         scratchpad: wire.scratchpad,
         definitions,
         worker_turns: wire.max_turns,
@@ -136,13 +135,32 @@ fn new_session(
         workers: wire.workers,
         prompt: wire.prompt,
         host_for: wire.host_for,
-        bypasses: wire.permissions.mode == "bypassPermissions",
         inbound: inbound(&wire.cross_session_inbound)?,
     })
 }
 
 fn unreadable(error: &serde_json::Error) -> ErrorBody {
     ErrorBody::new(ErrorCode::Invalid, error.to_string())
+}
+
+fn model(wire: proto::agent::Model) -> Model {
+    let proto::agent::Model { provider, name, base_url, rehearsal_file } = wire;
+    let provider = match provider {
+        proto::agent::Provider::Anthropic => Provider::Anthropic,
+        proto::agent::Provider::Openai => Provider::Openai,
+        proto::agent::Provider::Rehearsal => Provider::Rehearsal,
+    };
+    Model { provider, name, base_url, rehearsal_file }
+}
+
+fn permissions(wire: proto::agent::Permissions) -> Result<Permissions, ErrorBody> {
+    let proto::agent::Permissions { mode, allow, ask, deny } = wire;
+    let Some(mode) = ApprovalMode::from_word(&mode) else {
+        let known = ApprovalMode::ALL.map(ApprovalMode::as_str).join(", ");
+        let message = format!("there is no permission mode {mode:?}; one of{known}");
+        return Err(ErrorBody::new(ErrorCode::Invalid, message));
+    };
+    Ok(Permissions { mode, allow, ask, deny })
 }
 
 fn inbound(word: &str) -> Result<Option<Inbound>, ErrorBody> {

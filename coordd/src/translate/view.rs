@@ -5,6 +5,7 @@ use coordd_core::agent::{Agent, Life, Runtime};
 use coordd_core::permission::Permission;
 use coordd_core::role::Role;
 use coordd_core::session::{Inbound, Session, SessionState};
+use coordd_core::settings::Provider;
 use coordd_core::task::{Task, TaskStatus};
 use coordd_core::team::Team;
 use coordd_core::{Core, message};
@@ -22,17 +23,18 @@ const HELD_CHARS_MAX: usize = 2_000;
 /// How much of a result a view shows.
 const RESULT_CHARS_MAX: usize = 1_000;
 
-/// The model that a session's settings name. They were written by this program, so they parse; a
-/// store from elsewhere may not, and then says so.
+/// The model that a session's settings name; none where there is none that this build can read.
 pub(crate) fn model(session: &Session) -> Option<wire::Model> {
-    let unreadable = || wire::Model {
-        provider: wire::Provider::Rehearsal,
-        name: "unreadable settings".to_owned(),
-        base_url: None,
-        rehearsal_file: None,
-    };
-    (!session.model.is_empty())
-        .then(|| serde_json::from_str(&session.model).unwrap_or_else(|_| unreadable()))
+    session.model.read().ok().flatten().map(|it| wire::Model {
+        provider: match it.provider {
+            Provider::Anthropic => wire::Provider::Anthropic,
+            Provider::Openai => wire::Provider::Openai,
+            Provider::Rehearsal => wire::Provider::Rehearsal,
+        },
+        name: it.name.clone(),
+        base_url: it.base_url.clone(),
+        rehearsal_file: it.rehearsal_file.clone(),
+    })
 }
 
 pub(crate) fn session(core: &Core, it: &Session) -> SessionView {

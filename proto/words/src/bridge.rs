@@ -50,6 +50,9 @@ pub enum Says {
         /// The reason, where the verdict has one; else empty.
         #[serde(default)]
         reason: String,
+        /// Whether the message was read in a run that had ended already: its process died before it could say so.
+        #[serde(default)]
+        late: bool,
     },
     /// Something to read for a worker of the other daemon's, which runs here. It is made when it is
     /// not there yet.
@@ -68,6 +71,9 @@ pub enum Says {
         agent: String,
         /// How the run ended.
         outcome: RunOutcome,
+        /// Whether no run ended, and this is said since there was nothing to stop.
+        #[serde(default)]
+        had_nothing: bool,
     },
 }
 

@@ -12,7 +12,7 @@ use crate::state::denial::Denial;
 use crate::state::effect::Event;
 use crate::state::id::{PeerId, SessionId};
 use crate::state::input::{Credentials, Input};
-use crate::state::live::{Caller, Link, Waiter};
+use crate::state::live::{Caller, Link, Seen, Waiter};
 use crate::state::record::Keyed;
 use crate::state::request::{Kind, Request};
 use crate::state::role::{Asker, Role};
@@ -134,7 +134,7 @@ fn started(turn: &mut Turn<'_>) {
     for agent in turn.durable.agents.values() {
         turn.live.touch(&agent.id);
         if agent.has_process() {
-            let mut link = Link::new(agent.incarnation);
+            let mut link = Link::new(agent.incarnation, Seen::Nothing);
             // An agent that was being stopped when the last daemon died has had its time; an unknown one gets some to show up.
             link.deadline_mono_ms = match (&agent.life, &agent.process) {
                 (Life::Stopping { .. }, _) => {
@@ -176,9 +176,11 @@ fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: Option<Credentials>
     let old = link.peer.replace(peer);
     link.handed.clear();
     link.told_to_stop = false;
+    link.seen = Seen::Hello;
     if agent.life == Life::Up {
         link.deadline_mono_ms = None;
     }
+    turn.live.stillborn.remove(&agent.id);
     if let Some(old) = old {
         turn.live.forget_peer(old);
         turn.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
@@ -292,6 +294,8 @@ fn repeated(durable: &Durable, before: &Keyed) -> Said {
         Keyed::Sent(rows) => Said::Now(Answer::Sent(rows.clone())),
         Keyed::Outgoing(id) => Said::Later(Waiter::Handed(*id)),
         Keyed::Permission(id) => Said::Later(Waiter::Answered(*id)),
+        // No call of a client's has such a key.
+        Keyed::Seen => Said::Now(Answer::Done),
         Keyed::Team(name) => Said::Now(Answer::Team(name.clone())),
         Keyed::Task(team, task) => Said::Now(Answer::Task { team: team.clone(), task: *task }),
     }

@@ -60,13 +60,15 @@ pub(crate) fn bring(turn: &mut Turn<'_>, it: &Brought, from: Outside, told: Told
             lifecycle::stop(turn, agent, &by, false);
             // The asker may have missed an end; it is told that there is nothing more to wait for.
             if let Some(far) = agent.far_lead().filter(|_| !owes) {
-                let reason = host::NOTHING_TO_STOP.to_owned();
+                let reason = "it had nothing to do when it was to be stopped".to_owned();
                 let killed = Outcome::silent(Status::Killed, None, reason);
-                outbox::tell_end(turn, agent, far, killed);
+                outbox::tell_nothing(turn, agent, far, killed);
             }
             Decision::Taken
         }
-        Told::Ended { agent, outcome } => host::ended(turn, it, &agent, outcome),
+        Told::Ended { agent, outcome, had_nothing } => {
+            host::ended(turn, it, &agent, outcome, had_nothing)
+        }
     }
 }
 
@@ -123,7 +125,7 @@ fn made(
         return Err(format!("session {} there has the most agents that it may have", session.name));
     }
     let runtime = work.runtime.unwrap_or(session.runtime);
-    if making::check_runtime("runtime", runtime, &session.model).is_err() {
+    if making::check_runtime("runtime", runtime, !session.model.is_none()).is_err() {
         return Err(format!("session {} there cannot run a worker of that runtime", session.name));
     }
     if work.agent.is_empty() || work.agent.len() > limits::KEY_LEN_MAX {

@@ -56,7 +56,9 @@ pub(crate) fn status(
     }
     let (state, words) = match verdict {
         Verdict::Held if it.state == State::Held => return,
-        Verdict::Consumed => return moved(turn, it, State::Consumed, ""),
+        Verdict::Consumed | Verdict::ReadBefore => {
+            return moved(turn, it, State::Consumed, "");
+        }
         Verdict::Held => (State::Held, "is held there until its user accepts it"),
         Verdict::Expired => (State::Expired, "expired there and was not read"),
         Verdict::Refused => (State::Bounced, "was refused there and was not read"),

@@ -144,26 +144,19 @@ pub(crate) fn told(turn: &mut Turn<'_>, it: &Outgoing, fate: &Fate) {
     }
 }
 
-/// The reason that comes with the word that a message was read, when that belongs to a run that has ended already: its process
-/// died before it could say so.
-pub(crate) const READ_BEFORE: &str = "read in an earlier run";
-
-/// The reason of an end that is repeated because the asker of a stop may have missed the first one.
-pub(crate) const NOTHING_TO_STOP: &str = "it had nothing to do when it was to be stopped";
-
 /// What the other machine says of a message that it has: whether it was read. That opens a run, unless it is late.
 pub(crate) fn status(turn: &mut Turn<'_>, it: &Outgoing, verdict: Verdict, reason: &str) {
     let Kind::Work { agent: id, message } = &it.kind else { return };
     match verdict {
         Verdict::Held => {}
-        Verdict::Consumed => {
+        Verdict::Consumed | Verdict::ReadBefore => {
             moved(turn, it, State::Consumed, "");
             let agent = turn.durable.agents.get(id).filter(|it| it.has_mail(*message));
             if let Some(agent) = agent {
                 turn.record(Record::MessagesConsumed {
                     agent: agent.id.clone(),
                     messages: [*message].to_vec(),
-                    run: agent.runs + u32::from(reason != READ_BEFORE),
+                    run: agent.runs + u32::from(verdict == Verdict::Consumed),
                     at_ms: turn.now.wall_ms,
                 });
             }
@@ -190,7 +183,13 @@ fn is_task(durable: &Durable, message: MessageId) -> bool {
 
 /// A run of one of our workers has ended on its machine. A second telling of it is known by its id; one that comes after the run
 /// was given up here is told to the lead all the same: it is finished work.
-pub(crate) fn ended(turn: &mut Turn<'_>, it: &Brought, agent: &str, outcome: Outcome) -> Decision {
+pub(crate) fn ended(
+    turn: &mut Turn<'_>,
+    it: &Brought,
+    agent: &str,
+    outcome: Outcome,
+    had_nothing: bool,
+) -> Decision {
     let agent = turn.durable.agents.get(&AgentId(agent.to_owned()));
     let is_its = |agent: &&Agent| {
         agent.is_hosted() && agent.far.as_ref().is_some_and(|far| far.peer == it.peer)
@@ -206,7 +205,7 @@ pub(crate) fn ended(turn: &mut Turn<'_>, it: &Brought, agent: &str, outcome: Out
     // Nobody waits for an end here. That a stop found nothing to stop is no news; an end that nobody asked for is taken as far as
     // the lead's mailbox has room.
     if !agent.owes_outcome() {
-        if outcome.reason == NOTHING_TO_STOP {
+        if had_nothing {
             return Decision::Taken;
         }
         let lead = turn.durable.lead_of(&agent.session);
@@ -215,11 +214,6 @@ pub(crate) fn ended(turn: &mut Turn<'_>, it: &Brought, agent: &str, outcome: Out
         }
     }
     runs::end(turn, agent, agent.runs + 1, outcome);
-    turn.record(Record::Keyed {
-        caller,
-        key,
-        to: Keyed::Sent(Vec::new()),
-        at_ms: turn.now.wall_ms,
-    });
+    turn.record(Record::Keyed { caller, key, to: Keyed::Seen, at_ms: turn.now.wall_ms });
     Decision::Taken
 }

@@ -6,6 +6,7 @@ use crate::state::agent::{Agent, Class, Life, Outcome, Status};
 use crate::state::denial::Denial;
 use crate::state::effect::{Event, Order};
 use crate::state::id::AgentId;
+use crate::state::live::Seen;
 use crate::state::message::{Message, State};
 use crate::state::role::Role;
 use crate::state::{Durable, Effect, Record, limits};
@@ -125,18 +126,15 @@ pub(crate) fn exited(turn: &mut Turn<'_>, exit: Exit) {
                 run_ended = true;
             }
         }
-        Life::Up if unfinished && agent.crashes + 1 >= limits::CRASHES_MAX => {
-            let times = limits::CRASHES_MAX;
-            let reason = format!(
-                "its process ended {times} times in the middle of its work, last with {}",
-                exit.how
-            );
-            give_up(turn, agent, Class::Retryable, reason);
-            run_ended = true;
-        }
         Life::Up => {
-            again = unfinished;
-            pty::lost(turn, agent, &exit.how);
+            let too_often = if unfinished { too_often(turn, agent, &exit.how) } else { None };
+            if let Some((class, reason)) = too_often {
+                give_up(turn, agent, class, reason);
+                run_ended = true;
+            } else {
+                again = unfinished;
+                pty::lost(turn, agent, &exit.how);
+            }
         }
         Life::Down | Life::Waiting => {}
     }
@@ -149,6 +147,37 @@ pub(crate) fn exited(turn: &mut Turn<'_>, exit: Exit) {
         pty::last_words(agent)
     };
     gone(turn, agent, again, &reason);
+}
+
+fn seen_of(turn: &Turn<'_>, agent: &Agent) -> Seen {
+    turn.live.links.get(&agent.id).map_or(Seen::Nothing, |link| link.seen)
+}
+
+/// Why an agent whose process has ended is not started once more, where that has happened too often. Only ends that this daemon
+/// saw count: a daemon that dies while it starts a process may have taken the process with it (fR4).
+fn too_often(turn: &mut Turn<'_>, agent: &Agent, how: &str) -> Option<(Class, String)> {
+    let times = limits::CRASHES_MAX;
+    match seen_of(turn, agent) {
+        Seen::Nothing => None,
+        Seen::Start => {
+            let stillborn = turn.live.stillborn.entry(agent.id.clone()).or_default();
+            *stillborn += 1;
+            let why = || {
+                format!("its process ended {times} times before it could begin, last with {how}")
+            };
+            let is_over = *stillborn >= times;
+            if is_over {
+                turn.live.stillborn.remove(&agent.id);
+            }
+            is_over.then(|| (Class::Fatal, why()))
+        }
+        Seen::Hello => (agent.crashes + 1 >= times).then(|| {
+            let why = format!(
+                "its process ended {times} times in the middle of its work, last with {how}"
+            );
+            (Class::Retryable, why)
+        }),
+    }
 }
 
 /// A process could not be started, and trying again would not help (rel-53).
@@ -168,15 +197,22 @@ pub(crate) fn spawn_failed(turn: &mut Turn<'_>, exit: Exit) {
     }
 }
 
+/// An agent that waits cannot be started, now or later.
+pub(crate) fn cannot_start(turn: &mut Turn<'_>, agent: &Agent, why: &str) {
+    give_up(turn, agent, Class::Fatal, why.to_owned());
+    turn.record_because(Record::AgentDown { agent: agent.id.clone() }, why);
+}
+
 /// An agent has no process any more. A connection that still uses its name is not the agent (invariant 4).
 pub(crate) fn gone(turn: &mut Turn<'_>, agent: &Agent, again: bool, reason: &str) {
+    let counted = seen_of(turn, agent) == Seen::Hello;
     if let Some(peer) = turn.live.links.remove(&agent.id).and_then(|link| link.peer) {
         turn.live.forget_peer(peer);
         turn.effect(Effect::Close { peer, denial: Denial::BadCredentials });
     }
     turn.live.place_freed = true;
     let (agent, incarnation) = (agent.id.clone(), agent.incarnation);
-    turn.record_because(Record::AgentExited { agent, incarnation, again }, reason);
+    turn.record_because(Record::AgentExited { agent, incarnation, again, counted }, reason);
 }
 
 /// Ends what an agent was to do, since its process cannot do it: one failed run, and its mail goes back.

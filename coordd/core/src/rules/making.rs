@@ -67,14 +67,14 @@ pub(crate) fn check_inbox(agents: &[&Agent], name: &Name) -> Result<(), Denial> 
 pub(crate) fn check_runtime(
     field: &'static str,
     runtime: Runtime,
-    model: &str,
+    has_model: bool,
 ) -> Result<(), Denial> {
     match runtime {
         Runtime::External => {
             let why = "cannot be `external`: such a program joins by itself".to_owned();
             Err(Denial::Invalid { field, why })
         }
-        Runtime::Native if model.is_empty() => {
+        Runtime::Native if !has_model => {
             let why = "is missing: a native agent needs one".to_owned();
             Err(Denial::Invalid { field: "model", why })
         }

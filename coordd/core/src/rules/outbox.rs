@@ -113,9 +113,24 @@ pub(crate) fn carry(turn: &mut Turn<'_>, to: &Agent, message: MessageId) {
 }
 
 /// Tells the lead's machine how a run ended. However much is on its way already: this is what the work was done for.
-pub(crate) fn tell_end(turn: &mut Turn<'_>, agent: &Agent, far: &Far, mut outcome: Outcome) {
+pub(crate) fn tell_end(turn: &mut Turn<'_>, agent: &Agent, far: &Far, outcome: Outcome) {
+    tell_outcome(turn, agent, far, outcome, false);
+}
+
+/// Tells the lead's machine that there was nothing to stop, since it may have missed an end.
+pub(crate) fn tell_nothing(turn: &mut Turn<'_>, agent: &Agent, far: &Far, outcome: Outcome) {
+    tell_outcome(turn, agent, far, outcome, true);
+}
+
+fn tell_outcome(
+    turn: &mut Turn<'_>,
+    agent: &Agent,
+    far: &Far,
+    mut outcome: Outcome,
+    had_nothing: bool,
+) {
     let text = core::mem::take(&mut outcome.result);
-    let kind = Kind::Ended { agent: far.agent.clone(), outcome };
+    let kind = Kind::Ended { agent: far.agent.clone(), outcome, had_nothing };
     say_far(turn, agent, Sender::System, far, kind, text);
 }
 

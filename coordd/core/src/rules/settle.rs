@@ -21,7 +21,7 @@ use crate::state::agent::{Agent, Life};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
 use crate::state::id::{AgentId, SessionId};
-use crate::state::live::{Ending, Link, Waiter, Waiting};
+use crate::state::live::{Ending, Link, Seen, Waiter, Waiting};
 use crate::state::role::Role;
 use crate::state::session::SessionState;
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
@@ -131,6 +131,10 @@ fn fill_places(turn: &mut Turn<'_>) {
             turn.record(Record::AgentDown { agent: agent.id.clone() });
             continue;
         }
+        if let Some(why) = session.unreadable() {
+            lifecycle::cannot_start(turn, agent, &why);
+            continue;
+        }
         if agent.role == Role::Worker {
             let place = u32::from(agent.takes_a_place());
             let running = running.entry(&agent.session).or_default();
@@ -148,7 +152,7 @@ fn fill_places(turn: &mut Turn<'_>) {
         let token = token_for(turn.now, agent, incarnation);
         turn.record(Record::AgentStarted { agent: agent.id.clone(), incarnation, token });
         turn.effect(Effect::Spawn { agent: agent.id.clone() });
-        let mut link = Link::new(incarnation);
+        let mut link = Link::new(incarnation, Seen::Start);
         link.deadline_mono_ms = Some(turn.now.mono_ms.saturating_add(limits::HELLO_MS));
         turn.live.links.insert(agent.id.clone(), link);
     }

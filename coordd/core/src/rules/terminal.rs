@@ -117,12 +117,7 @@ pub(crate) fn left(turn: &mut Turn<'_>, it: Left) {
     let caller = agent.id.to_string();
     let key = it.key.clone();
     if take_over(turn, agent, it) {
-        turn.record(Record::Keyed {
-            caller,
-            key,
-            to: Keyed::Sent(Vec::new()),
-            at_ms: turn.now.wall_ms,
-        });
+        turn.record(Record::Keyed { caller, key, to: Keyed::Seen, at_ms: turn.now.wall_ms });
         turn.effect(taken);
     } else {
         turn.take_back();

@@ -126,7 +126,7 @@ fn replace_processes(durable: &Durable, live: &mut Live, step: &mut Step) {
         live.links.remove(&agent.id);
         live.place_freed = true;
         let (agent, incarnation) = (agent.id.clone(), agent.incarnation);
-        step.records.push(Record::AgentExited { agent, incarnation, again: true });
+        step.records.push(Record::AgentExited { agent, incarnation, again: true, counted: false });
     }
 }
 

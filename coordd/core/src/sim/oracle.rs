@@ -33,6 +33,8 @@ pub(super) struct Oracle {
     notified: BTreeMap<(AgentId, u32), MessageId>,
     /// What keys led to, and when by a clock that nobody sets.
     keys: BTreeMap<(String, String), (Keyed, u64, u64)>,
+    /// Incarnations that said hello to the present daemon.
+    met: BTreeSet<(AgentId, u32)>,
     /// Calls that were answered.
     answered: BTreeSet<(PeerId, u64)>,
 }
@@ -73,6 +75,26 @@ impl Oracle {
         }
     }
 
+    /// fR4: an agent is blamed only for ends that this daemon saw, of an incarnation that had said hello.
+    pub(super) fn blamed(&mut self, durable: &Durable, step: &Step) {
+        for record in &step.records {
+            if let Record::AgentExited { agent, incarnation, again: true, counted: true } = record {
+                let has_met = self.met.contains(&(agent.clone(), *incarnation));
+                assert!(has_met, "fR4: {agent} is blamed for incarnation {incarnation}");
+            }
+        }
+        for effect in &step.effects {
+            if let Effect::Welcome { agent: Some(id), .. } = effect {
+                self.met.insert((id.clone(), durable.agents[id].incarnation));
+            }
+        }
+    }
+
+    /// Another daemon begins.
+    pub(super) fn restarted(&mut self) {
+        self.met.clear();
+    }
+
     /// A record is on disk. `before` is the state that it changes.
     pub(super) fn committed(
         &mut self,
@@ -100,10 +122,10 @@ impl Oracle {
                     self.finish(*id, State::Consumed);
                 }
             }
-            Record::MessageBounced { message, reason, .. } => {
+            Record::MessageBounced { message, .. } => {
                 let bounced = &before.messages[message];
                 assert_ne!(bounced.from, Sender::System, "N-4: what coordd says does not bounce");
-                if reason.ends_with("had not got the message") {
+                if bounced.state == State::Accepted {
                     self.never_got.insert(*message);
                 }
                 // How a worker's first run ended says what became of its task.

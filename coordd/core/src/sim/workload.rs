@@ -176,7 +176,7 @@ impl World {
         let coordinator = cfg!(feature = "coordinator") && self.random.one_in(2);
         Request::SessionNew(NewSession {
             cwd: "/home/ada/here".into(),
-            model: "{}".into(),
+            model: Some(crate::tests::model()),
             mode: Some(if coordinator { "coordinator" } else { "normal" }.into()),
             scratchpad: self.random.one_in(2),
             workers: 1 + u32::try_from(self.random.below(2)).unwrap(),

@@ -128,6 +128,7 @@ impl World {
         let step = bugs::turn(&mut self.core, &now, input);
         self.say(|| format!("    records {:?}\n    effects {:?}", step.records, step.effects));
         Oracle::decided(&self.core, &step, request);
+        self.oracle.blamed(&self.core.durable, &step);
         if !(step.records.is_empty() && step.effects.is_empty()) {
             self.uncommitted.push_back((self.true_ms, step));
         }
@@ -196,6 +197,7 @@ impl World {
         let durable = replay(&self.disk);
         Oracle::same(&durable, &self.committed, "replay is not what was decided");
         self.core = Core { durable, live: Live::default() };
+        self.oracle.restarted();
         self.turn(Input::Started);
     }
 

@@ -162,11 +162,11 @@ impl Kept {
             Record::AgentStopping { agent, by, keep_mail } => self.agent(agent, |it| {
                 it.life = Life::Stopping { by: by.clone(), keep_mail: *keep_mail };
             }),
-            Record::AgentExited { agent, incarnation, again } => self.agent(agent, |it| {
+            Record::AgentExited { agent, incarnation, again, counted } => self.agent(agent, |it| {
                 if it.incarnation == *incarnation {
                     it.life = Life::Down;
                     it.process = None;
-                    it.crashes = if *again { it.crashes + 1 } else { 0 };
+                    it.crashes = if *again { it.crashes + u32::from(*counted) } else { 0 };
                 }
             }),
             Record::TerminalSeen { agent, process } => {

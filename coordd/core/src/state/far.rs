@@ -37,5 +37,7 @@ pub enum Told {
         agent: String,
         /// How the run ended.
         outcome: Outcome,
+        /// Whether no run ended, and this is said since there was nothing to stop.
+        had_nothing: bool,
     },
 }

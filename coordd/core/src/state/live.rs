@@ -47,6 +47,8 @@ pub struct Live {
     pub(crate) forgot_mono_ms: Option<u64>,
     /// How much may still be said from outside.
     pub(crate) rates: Rates,
+    /// How many processes in a row of an agent this daemon started that ended before their hello.
+    pub(crate) stillborn: BTreeMap<AgentId, u32>,
     /// Who looks at the screens of which terminals.
     pub(crate) viewers: BTreeMap<AgentId, BTreeSet<PeerId>>,
     /// The bridge process.
@@ -73,21 +75,35 @@ pub struct Link {
     pub handed: BTreeSet<MessageId>,
     /// Whether the order to stop was given on this connection.
     pub told_to_stop: bool,
+    /// What this daemon has seen of it.
+    pub(crate) seen: Seen,
     /// When to do something about it: kill what is being stopped, give up on what never came back.
     pub deadline_mono_ms: Option<u64>,
 }
 
 impl Link {
     /// A process that was just started, or is expected back.
-    pub(crate) fn new(incarnation: u32) -> Self {
+    pub(crate) fn new(incarnation: u32, seen: Seen) -> Self {
         Self {
             incarnation,
+            seen,
             peer: None,
             handed: BTreeSet::new(),
             told_to_stop: false,
             deadline_mono_ms: None,
         }
     }
+}
+
+/// What this daemon has seen of a process. An agent is blamed only for what was seen of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// An earlier daemon started it, and may have died while it did.
+    Nothing,
+    /// This daemon started it.
+    Start,
+    /// It said hello to this daemon.
+    Hello,
 }
 
 /// How the daemon ends.

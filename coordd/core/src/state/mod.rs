@@ -22,6 +22,7 @@ pub mod record;
 pub mod request;
 pub mod role;
 pub mod session;
+pub mod settings;
 mod snapshot;
 pub mod task;
 pub mod team;

@@ -19,8 +19,6 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-pub use proto_words::bridge::Verdict;
-
 /// A message to somebody outside.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outgoing {
@@ -99,7 +97,26 @@ pub enum Kind {
         /// How; without its result.
         #[serde(serialize_with = "written::outcome")]
         outcome: Outcome,
+        /// Whether no run ended: whoever asked for a stop may have missed an end, and there was nothing to stop.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        had_nothing: bool,
     },
+}
+
+/// What one side says of the other's message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It waits for the user.
+    Held,
+    /// It waited for too long.
+    Expired,
+    /// It is not taken.
+    Refused,
+    /// It is in the conversation.
+    Consumed,
+    /// It was read in a run that has ended already: its process died before it could say so.
+    ReadBefore,
 }
 
 impl Outgoing {

@@ -61,8 +61,14 @@ pub enum Record {
     AgentSpawned { agent: AgentId, incarnation: u32, process: Process },
     /// It is to end.
     AgentStopping { agent: AgentId, by: String, keep_mail: bool },
-    /// It ended; `again` when it is wanted again at once.
-    AgentExited { agent: AgentId, incarnation: u32, again: bool },
+    /// It ended; `again` when it is wanted again at once, `counted` when that is held against it.
+    AgentExited {
+        agent: AgentId,
+        incarnation: u32,
+        again: bool,
+        #[serde(default = "yes", skip_serializing_if = "is_yes")]
+        counted: bool,
+    },
     /// The process of a member in a terminal was seen, or is seen no more.
     TerminalSeen { agent: AgentId, process: Option<Process> },
     /// What is to become of a terminal that coordd runs, or how its program ended.
@@ -118,6 +124,16 @@ pub enum Record {
     Forgotten { before_ms: u64 },
 }
 
+/// Of records that are older than the field.
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
 /// What a call with an idempotency key led to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,4 +152,6 @@ pub enum Keyed {
     Team(Name),
     /// A task.
     Task(Name, u32),
+    /// Nothing that is answered with: it is known that this was seen.
+    Seen,
 }

@@ -12,8 +12,10 @@ use crate::state::id::{AgentId, SessionId};
 use crate::state::message::Outside;
 use crate::state::mode::Mode;
 use crate::state::name::Name;
+use crate::state::settings::{Model, Permissions, Setting};
 use crate::state::written;
 use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -37,13 +39,13 @@ pub struct Session {
     pub state: SessionState,
     /// Its lead.
     pub lead: AgentId,
-    /// The model, as JSON text that means nothing here; empty where there is none, and no agent is native.
-    pub model: String,
+    /// The model; none where no agent is native.
+    pub model: Setting<Model>,
     /// What drives its workers, where the call that starts one does not say.
     #[serde(default, skip_serializing_if = "written::is_default")]
     pub runtime: Runtime,
-    /// The rules about approvals, as JSON text that means nothing here.
-    pub permissions: String,
+    /// The rules about approvals.
+    pub permissions: Setting<Permissions>,
     /// Rules that the user allowed for good.
     #[serde(default)]
     pub rules_learned: Vec<String>,
@@ -111,6 +113,17 @@ impl Inbound {
 }
 
 impl Session {
+    /// Why no agent can be started with its settings, where that is so.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        let model = self.model.read().err().map(|why| ("model", why));
+        let (what, why) =
+            model.or_else(|| Some(("permission rules", self.permissions.read().err()?)))?;
+        let name = &self.name;
+        Some(format!(
+            "this build of coordd cannot read the {what} of session {name} ({why}): use the build that made it, or make the session anew"
+        ))
+    }
+
     /// Whether its agents may write to a daemon.
     pub(crate) fn may_write_to(&self, peer: &str) -> bool {
         self.bridged.iter().any(|it| it.peer == peer && it.outbound)

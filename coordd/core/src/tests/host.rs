@@ -49,7 +49,7 @@ fn hosting(stage: &mut Stage) -> Result<Answer, Denial> {
     stage.user(Request::SessionNew(NewSession {
         name: "dates".into(),
         cwd: "/src/dates".into(),
-        model: "{}".into(),
+        model: Some(super::model()),
         mode: Some("coordinator".into()).filter(|_| cfg!(feature = "coordinator")),
         host_for: "ay".into(),
         workers: 20,
@@ -155,10 +155,10 @@ fn brought(stage: &Stage, own: &str, it: &Outgoing) -> Brought {
         Kind::Stop { agent } => {
             Says::Host(Told::Stop { agent: agent.to_string(), by: it.text.clone() })
         }
-        Kind::Ended { agent, outcome } => {
+        Kind::Ended { agent, outcome, had_nothing } => {
             let mut outcome = outcome.clone();
             outcome.result.clone_from(&it.text);
-            Says::Host(Told::Ended { agent: agent.clone(), outcome })
+            Says::Host(Told::Ended { agent: agent.clone(), outcome, had_nothing: *had_nothing })
         }
         Kind::Status { of, verdict } => {
             Says::Status { of: of.clone(), verdict: *verdict, reason: it.text.clone() }

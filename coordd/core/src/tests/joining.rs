@@ -39,7 +39,7 @@ fn external(mode: &str) -> NewSession {
     NewSession {
         name: "s".into(),
         cwd: "/here".into(),
-        model: "{}".into(),
+        model: Some(super::model()),
         mode: Some(mode.into()),
         lead_runtime: Runtime::External,
         ..NewSession::default()

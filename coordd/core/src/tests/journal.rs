@@ -213,7 +213,7 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     );
     assert_eq!(durable.permissions.len(), 1);
     assert_eq!(durable.teams.len(), 1);
-    assert_eq!(durable.keys.len(), 7);
+    assert_eq!(durable.keys.len(), 8);
     assert_eq!(durable.heard.len(), 4);
     assert_eq!(durable.sessions[&session_id()].inbound, Some(Inbound::Hold));
     assert!(durable.sessions[&session_id()].watchers.is_empty());
@@ -222,9 +222,9 @@ fn d24_the_lines_of_version_1_mean_what_they_meant() {
     assert_eq!(other.watchers, [outside()]);
     let out: Vec<_> = durable.outbox.iter().map(|it| (it.id.0, it.state)).collect();
     assert_eq!(out[0], (20, State::Held));
-    assert_eq!(out.len(), 10, "what coordd says leaves no receipt");
-    assert_eq!(durable.outbox.open_len(), 3);
-    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (52, 3, 11));
+    assert_eq!(out.len(), 12, "what coordd says leaves no receipt");
+    assert_eq!(durable.outbox.open_len(), 5);
+    assert_eq!((durable.last_message, durable.last_permission, durable.last_queued), (54, 3, 11));
     assert_eq!(durable.bridge, Some(Wish { on: true, epoch: 2 }));
     let peer = "aaaaaaaaaaaaaaaa".into();
     let allowed = [Allowed { peer, inbound: true, outbound: false }];
@@ -257,9 +257,9 @@ fn session() -> Session {
         created_ms: 1_700_000_000_000,
         state: SessionState::Live,
         lead: AgentId("a1".into()),
-        model: "{\"provider\":\"rehearsal\"}".into(),
+        model: String::from("{\"provider\":\"rehearsal\"}").into(),
         runtime: Runtime::Native,
-        permissions: "{}".into(),
+        permissions: String::from("{}").into(),
         rules_learned: vec!["Bash(ls)".into()],
         simple_tools: true,
         scratchpad: Some(String::new()),
@@ -405,7 +405,14 @@ fn records_of_the_bridge() -> Vec<Record> {
         Record::AgentPut { agent: Box::new(pty) },
         to_far(50, work),
         to_far(51, outgoing::Kind::Stop { agent: AgentId("a4".into()) }),
-        to_far(52, outgoing::Kind::Ended { agent: "a5".into(), outcome: outcome(Status::Failed) }),
+        to_far(
+            52,
+            outgoing::Kind::Ended {
+                agent: "a5".into(),
+                outcome: outcome(Status::Failed),
+                had_nothing: false,
+            },
+        ),
     ]
 }
 
@@ -616,7 +623,7 @@ fn every_record() -> Vec<Record> {
         run_ended(2, Status::Killed),
         Record::AgentStopping { agent: a2.clone(), by: "the user".into(), keep_mail: false },
         Record::AgentParked { agent: a2.clone() },
-        Record::AgentExited { agent: a2.clone(), incarnation: 3, again: false },
+        Record::AgentExited { agent: a2.clone(), incarnation: 3, again: false, counted: true },
         permission(2, Some(Answer { at_ms: 5, ..answer.clone() })),
         permission(3, None),
         Record::PermissionAnswered { id: PermissionId(3), answer },
@@ -654,7 +661,30 @@ fn every_record() -> Vec<Record> {
     .chain(records_of_the_outside())
     .chain(records_of_terminals())
     .chain(records_of_the_bridge())
+    .chain(records_of_what_was_seen())
     .collect()
+}
+
+/// What is known of ends, near and far, and of things that were seen before.
+fn records_of_what_was_seen() -> Vec<Record> {
+    let a2 = AgentId("a2".into());
+    let verdict = outgoing::Verdict::ReadBefore;
+    let nothing = outgoing::Kind::Ended {
+        agent: "a5".into(),
+        outcome: outcome(Status::Killed),
+        had_nothing: true,
+    };
+    vec![
+        Record::AgentExited { agent: a2, incarnation: 2, again: true, counted: false },
+        Record::Keyed {
+            caller: "a4".into(),
+            key: "seen".into(),
+            to: Keyed::Seen,
+            at_ms: 1_700_000_000_000,
+        },
+        outgoing(53, outgoing::Kind::Status { of: "wire-9".into(), verdict }),
+        outgoing(54, nothing),
+    ]
 }
 
 /// What members in terminals leave in the journal.

@@ -19,6 +19,7 @@ mod pty;
 mod questions;
 mod routing;
 mod sessions;
+mod starts;
 mod stories;
 mod teams;
 mod terminal;
@@ -31,6 +32,7 @@ use crate::input::Credentials;
 use crate::message::{Message, State};
 use crate::request::{Body, NewAgent, NewSession, Request, To};
 use crate::session::Session;
+use crate::settings::{Model, Provider};
 use crate::{Core, Effect, Input, Moment, Step};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -120,7 +122,7 @@ impl Stage {
         let new = NewSession {
             name: name.into(),
             cwd: "/here".into(),
-            model: "{}".into(),
+            model: Some(model()),
             mode: Some(mode.into()),
             workers,
             ..NewSession::default()
@@ -206,6 +208,11 @@ impl Stage {
         let id = self.id(name);
         self.core.durable.messages.values().filter(|it| it.to == id).map(|it| it.state).collect()
     }
+}
+
+pub(crate) fn model() -> Model {
+    let (name, base_url, rehearsal_file) = (String::new(), None, None);
+    Model { provider: Provider::Rehearsal, name, base_url, rehearsal_file }
 }
 
 fn worker(name: &str) -> NewAgent {

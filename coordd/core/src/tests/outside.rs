@@ -107,7 +107,7 @@ fn with_inbound(bypasses: bool, inbound: Option<Inbound>) -> Stage {
         name: "s".into(),
         cwd: "/here".into(),
         mode: Some("normal".into()),
-        model: "m".into(),
+        model: Some(super::model()),
         bypasses,
         inbound,
         ..NewSession::default()

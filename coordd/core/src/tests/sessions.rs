@@ -48,13 +48,14 @@ fn g4_a_session_is_resumed_in_its_own_mode() {
 #[test]
 fn bad_sessions_are_refused_with_their_field() {
     let mut stage = Stage::with_session();
-    let new = NewSession { cwd: "/here".into(), model: "{}".into(), ..NewSession::default() };
+    let new =
+        NewSession { cwd: "/here".into(), model: Some(super::model()), ..NewSession::default() };
     let ask = |stage: &mut Stage, new: NewSession| stage.user(Request::SessionNew(new));
     for (bad, field) in [
         (NewSession { cwd: "here".into(), ..new.clone() }, "cwd"),
         (NewSession { cwd: "/".repeat(limits::PATH_LEN_MAX + 1), ..new.clone() }, "cwd"),
         (NewSession { name: "a/b".into(), ..new.clone() }, "name"),
-        (NewSession { model: String::new(), ..new.clone() }, "model"),
+        (NewSession { model: None, ..new.clone() }, "model"),
         (NewSession { prompt: "x".repeat(limits::BODY_LEN_MAX + 1), ..new.clone() }, "prompt"),
     ] {
         match ask(&mut stage, bad) {
@@ -186,7 +187,7 @@ fn d6_the_daemon_ends_with_its_agents_or_without_them() {
     let answer = stage.user(Request::DaemonStop { keep_agents: false });
     assert_eq!(answer, Ok(Answer::Done));
     assert!(!stage.step.effects.contains(&Effect::Exit));
-    let new = NewSession { cwd: "/".into(), model: "{}".into(), ..NewSession::default() };
+    let new = NewSession { cwd: "/".into(), model: Some(super::model()), ..NewSession::default() };
     assert_eq!(stage.user(Request::SessionNew(new)), Err(Denial::ShuttingDown));
     assert_eq!(stage.spawn(lead, "x"), Err(Denial::ShuttingDown));
     stage.exit("lead", None);
@@ -241,7 +242,7 @@ fn r2_a_worker_has_the_runtime_of_the_call_or_of_the_session() {
     let new = NewSession {
         name: "s".into(),
         cwd: "/".into(),
-        model: "{}".into(),
+        model: Some(super::model()),
         runtime: Runtime::Claude,
         ..NewSession::default()
     };
@@ -254,24 +255,20 @@ fn r2_a_worker_has_the_runtime_of_the_call_or_of_the_session() {
     assert_eq!(stage.agent("x").runtime, Runtime::Claude);
     assert_eq!(stage.agent("y").runtime, Runtime::Native);
     // Where nobody is native, none is needed.
-    let all = NewSession {
-        name: "t".into(),
-        model: String::new(),
-        lead_runtime: Runtime::Claude,
-        ..new.clone()
-    };
+    let all =
+        NewSession { name: "t".into(), model: None, lead_runtime: Runtime::Claude, ..new.clone() };
     stage.user(Request::SessionNew(all)).unwrap();
-    assert!(stage.of("t").model.is_empty());
+    assert!(stage.of("t").model.is_none());
     let lead = stage.core.durable.agents.get(&stage.of("t").lead).unwrap();
     assert_eq!(lead.runtime, Runtime::Claude);
     for bad in [
         NewSession {
-            model: String::new(),
+            model: None,
             runtime: Runtime::Native,
             lead_runtime: Runtime::Claude,
             ..new.clone()
         },
-        NewSession { model: String::new(), ..new },
+        NewSession { model: None, ..new },
     ] {
         let denial =
             stage.user(Request::SessionNew(NewSession { name: "u".into(), ..bad })).unwrap_err();

@@ -46,7 +46,7 @@ pub(super) fn spawn(call: &Call, turn: &mut Turn<'_>, new: NewAgent) -> Verdict 
     if new.host.is_empty() {
         agent.runtime = new.runtime.unwrap_or(session.runtime);
         if agent.runtime != Runtime::Terminal {
-            making::check_runtime("runtime", agent.runtime, &session.model)?;
+            making::check_runtime("runtime", agent.runtime, !session.model.is_none())?;
         }
     } else {
         agent.far = Some(host(turn, session, &new)?);

@@ -14,7 +14,7 @@ use crate::rules::{making, route, starting};
 use crate::state::agent::{Agent, Life, Process, Runtime};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::live::Link;
+use crate::state::live::{Link, Seen};
 use crate::state::name::Name;
 use crate::state::request::Join;
 use crate::state::role::Role;
@@ -109,7 +109,7 @@ fn begin(turn: &mut Turn<'_>, agent: &Agent, process: Process) {
     let id = agent.id.clone();
     turn.record(Record::AgentStarted { agent: id.clone(), incarnation, token });
     turn.record(Record::AgentSpawned { agent: id.clone(), incarnation, process: process.clone() });
-    let mut link = Link::new(incarnation);
+    let mut link = Link::new(incarnation, Seen::Start);
     link.deadline_mono_ms = Some(turn.now.mono_ms.saturating_add(limits::HELLO_MS));
     if let Some(old) = turn.live.links.insert(id.clone(), link).and_then(|it| it.peer) {
         turn.live.forget_peer(old);

@@ -2,7 +2,7 @@
 
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
-use crate::rules::{host, outbox, runs};
+use crate::rules::{outbox, runs};
 use crate::state::Record;
 use crate::state::agent::{Agent, Outcome};
 use crate::state::answer::Answer;
@@ -58,9 +58,9 @@ fn tell_far(turn: &mut Turn<'_>, agent: &Agent, id: MessageId, run: u32) {
         && from.address.starts_with("bridge:")
     {
         let is_late = agent.far_lead().is_some() && run <= agent.runs;
-        let reason = if is_late { host::READ_BEFORE } else { "" };
-        let verdict = outgoing::Verdict::Consumed;
-        outbox::give_back(turn, message, verdict, reason);
+        let verdict =
+            if is_late { outgoing::Verdict::ReadBefore } else { outgoing::Verdict::Consumed };
+        outbox::give_back(turn, message, verdict, "");
     }
 }
 

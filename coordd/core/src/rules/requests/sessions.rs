@@ -18,6 +18,7 @@ use crate::state::record::Keyed;
 use crate::state::request::NewSession;
 use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
+use crate::state::settings::{Model, Permissions, Setting};
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -33,7 +34,10 @@ pub(super) fn new(call: &Call, turn: &mut Turn<'_>, new: NewSession) -> Verdict 
         return Err(Denial::Full { what: "sessions", max: limits::SESSIONS_MAX });
     }
     let mode = mode::choose(new.mode.as_deref(), new.mode_variable.as_deref())?;
+    let model = Setting::of(new.model.clone());
+    let permissions = Setting::of(Some(new.permissions.clone()));
     check(&new, mode)?;
+    fit(&model, &permissions)?;
     let name = name(turn.durable, &new)?;
     let id = SessionId::from_random(&turn.now.random);
     let host_for = host_for(turn.live, &new)?;
@@ -49,9 +53,9 @@ pub(super) fn new(call: &Call, turn: &mut Turn<'_>, new: NewSession) -> Verdict 
         created_ms: turn.now.wall_ms,
         state: SessionState::Live,
         lead: lead.id.clone(),
-        model: new.model,
+        model,
         runtime: new.runtime,
-        permissions: new.permissions,
+        permissions,
         rules_learned: Vec::new(),
         simple_tools: mode::is_truthy(new.simple_variable.as_deref()),
         // The shell makes it, and says where it is; until then the empty path says that there is to be one.
@@ -99,20 +103,27 @@ fn lead(now: &Moment, id: &SessionId, mode: Mode) -> Agent {
     making::fresh(now, id, Name::lead(), role)
 }
 
+fn fit(model: &Setting<Model>, permissions: &Setting<Permissions>) -> Result<(), Denial> {
+    let max = limits::SETTINGS_LEN_MAX;
+    let lens = [("model", model.len()), ("permissions", permissions.len())];
+    match lens.into_iter().find(|(_, len)| *len > max) {
+        Some((field, len)) => Err(Denial::TooLarge { field, len, max }),
+        None => Ok(()),
+    }
+}
+
 fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
     if !new.cwd.starts_with('/') {
         return Err(Denial::Invalid { field: "cwd", why: "must be an absolute path".to_owned() });
     }
     let bounds = [
         ("cwd", new.cwd.len(), limits::PATH_LEN_MAX),
-        ("model", new.model.len(), limits::SETTINGS_LEN_MAX),
-        ("permissions", new.permissions.len(), limits::SETTINGS_LEN_MAX),
         ("prompt", new.prompt.len(), limits::BODY_LEN_MAX),
     ];
     if let Some((field, len, max)) = bounds.into_iter().find(|(_, len, max)| len > max) {
         return Err(Denial::TooLarge { field, len, max });
     }
-    making::check_runtime("runtime", new.runtime, &new.model)?;
+    making::check_runtime("runtime", new.runtime, new.model.is_some())?;
     if !new.host_for.is_empty() {
         return if new.prompt.is_empty() {
             Ok(())
@@ -123,7 +134,7 @@ fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
     }
     // An external lead comes by itself.
     if new.lead_runtime != Runtime::External {
-        making::check_runtime("lead_runtime", new.lead_runtime, &new.model)?;
+        making::check_runtime("lead_runtime", new.lead_runtime, new.model.is_some())?;
     } else if mode != Mode::Coordinator {
         let why =
             "`external` needs mode coordinator: such a lead has only coordd's tools".to_owned();

@@ -3,6 +3,7 @@
 use crate::state::agent::{Process, Runtime};
 use crate::state::role::Role;
 use crate::state::session::Inbound;
+use crate::state::settings::{Model, Permissions};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -20,10 +21,10 @@ pub struct NewSession {
     pub mode: Option<String>,
     pub mode_variable: Option<String>,
     pub simple_variable: Option<String>,
-    pub model: String,
+    pub model: Option<Model>,
     pub runtime: Runtime,
     pub lead_runtime: Runtime,
-    pub permissions: String,
+    pub permissions: Permissions,
     pub scratchpad: bool,
     pub definitions: Vec<String>,
     pub worker_turns: u32,
