@@ -42,3 +42,21 @@ impl End {
 fn shortfall_of(error: &TranscriptError) -> Shortfall {
     Shortfall::failed(FailureClass::Fatal, coordd_common::chain(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn all_causes_of_an_end_are_said() {
+        let deep = TranscriptError::Read {
+            path: "/t".into(),
+            source: io::Error::other("the disk is gone"),
+        };
+        let error = TranscriptError::Write { path: "/t".into(), source: io::Error::other(deep) };
+        let reason = End::at_once(&error).shortfall.unwrap().reason;
+        assert!(reason.ends_with("cannot read the transcript /t: the disk is gone"), "{reason}");
+    }
+}
