@@ -16,6 +16,7 @@ mod input;
 mod live;
 mod model;
 mod output;
+mod owner;
 mod pager;
 mod paths;
 mod question;

@@ -44,8 +44,25 @@ pub(crate) fn user_manager_runs(vars: &Vars) -> bool {
         && paths::in_path(vars, "systemctl").is_some()
 }
 
-/// Starts coordd and waits until it answers.
+/// Starts coordd and waits until it answers. What the one before it has lost is said: whoever starts it may not know.
 pub(crate) fn start(paths: &Paths, vars: &Vars) -> Result<(), Failure> {
+    let lost = lost(paths);
+    start_quietly(paths, vars)?;
+    if let Some(text) = lost {
+        crate::output::note(&format!("warning: {text}"));
+    }
+    Ok(())
+}
+
+/// What an earlier daemon left beside the socket, for the next one to take.
+fn lost(paths: &Paths) -> Option<String> {
+    let file = File::open(paths.socket.parent()?.join("state-lost")).ok()?;
+    let mut text = String::new();
+    file.take(LOG_TAIL_LEN).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn start_quietly(paths: &Paths, vars: &Vars) -> Result<(), Failure> {
     let until = Instant::now() + START_LIMIT;
     if is_under_systemd(paths, vars) {
         systemctl(&["start", "coordd.service"])?;
@@ -173,6 +190,9 @@ fn answers_before(
 }
 
 fn did_not_answer(paths: &Paths) -> Failure {
+    if let Some(owner) = crate::owner::of(paths) {
+        return crate::commands::daemon::unheard(paths, owner);
+    }
     let limit = START_LIMIT.as_secs();
     let message = format!("coordd was started but has not answered for {limit} s");
     let log = paths.daemon_log();

@@ -10,6 +10,7 @@ mod inboxes;
 mod joined;
 mod processes;
 
+use crate::ground::Watch;
 use crate::limits;
 use crate::paths::{Paths, StateDir};
 use crate::peer::Handle;
@@ -80,6 +81,8 @@ pub(crate) enum SessionJob {
         tmp: Option<String>,
         create: bool,
     },
+    /// Looks whether each scratchpad that is held is still there.
+    Look,
     Read {
         session: SessionId,
         path: Option<String>,
@@ -179,6 +182,7 @@ pub(crate) struct World {
     pub(crate) hub: crate::hub::Hub,
     /// Places for reading transcripts, here and in the hub.
     pub(crate) reads: Arc<Semaphore>,
+    pub(crate) watch: Arc<Watch>,
 }
 
 impl World {

@@ -80,3 +80,14 @@ pub(crate) const DEFINITIONS_MAX: usize = 200;
 pub(crate) const RECORDS_STALE_MAX: usize = 2_000;
 /// How long ending waits for replies to be written and jobs to be done.
 pub(crate) const ENDING_TIME_MAX: Duration = Duration::from_secs(2);
+/// Between two looks at what was put into the file system, where the kernel tells nothing: a logout is seen while a person logs
+/// in again, and a look costs some microseconds for each session.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long nothing must have happened before it is looked at what is gone: whoever removes a folder removes many files.
+pub(crate) const SETTLE_QUIET: Duration = Duration::from_millis(50);
+/// How long that is waited for.
+pub(crate) const SETTLE_TIME_MAX: Duration = Duration::from_millis(500);
+/// How long a daemon whose state folder another one serves waits for that one to make its socket at this path anew: some looks.
+pub(crate) const OTHERS_TIME_MAX: Duration = Duration::from_millis(1_200);
+/// Between two looks whether it has.
+pub(crate) const OTHERS_LOOK_EVERY: Duration = Duration::from_millis(20);

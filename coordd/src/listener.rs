@@ -4,28 +4,30 @@
 //! socket is the manager's, and is never unlinked here. Otherwise a stale one is replaced while the
 //! instance lock is held, and a live one never (rel-22, rel-23).
 
+use crate::dir::FileId;
 use crate::limits;
 use crate::peer::{self, Other, Routes};
 use anyhow::Context as _;
 use coordd_core::id::PeerId;
-use interprocess::local_socket::tokio::Listener;
+use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::StreamCommon as _;
 use interprocess::local_socket::traits::tokio::Listener as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
 use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::VecDeque;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-/// Makes the socket. The caller holds the instance lock.
-pub(crate) fn bind(path: &Path) -> anyhow::Result<Listener> {
+/// Makes the socket, and says which file it is. The caller holds the instance lock.
+pub(crate) fn bind(path: &Path) -> anyhow::Result<(Listener, FileId)> {
     if path.symlink_metadata().is_ok() {
-        // With the lock in hand nobody else serves here, unless the lock file was deleted under a
-        // running daemon.
-        if UnixStream::connect(path).is_ok() {
+        // With the lock in hand nobody else serves here, unless the lock file was deleted under a running daemon.
+        if is_served(path) {
             anyhow::bail!(
                 "{} is served by another process; end it, or set COORDD_SOCKET to another path",
                 path.display()
@@ -37,8 +39,22 @@ pub(crate) fn bind(path: &Path) -> anyhow::Result<Listener> {
     let name = path
         .to_fs_name::<GenericFilePath>()
         .with_context(|| format!("using {} as a socket", path.display()))?;
-    let options = ListenerOptions::new().name(name).mode(0o600);
-    options.create_tokio().with_context(|| format!("listening on {}", path.display()))
+    // Who ends takes it away only where it is still the one that was made here: `ground/socket.rs`.
+    let options = ListenerOptions::new().name(name).mode(0o600).reclaim_name(false);
+    let listener =
+        options.create_tokio().with_context(|| format!("listening on {}", path.display()))?;
+    let id = FileId::at(path).with_context(|| format!("{} is gone again", path.display()))?;
+    Ok((listener, id))
+}
+
+/// Whether somebody listens there. It waits for nobody: a full queue is an answer, too.
+pub(crate) fn is_served(path: &Path) -> bool {
+    let tried = SocketAddrUnix::new(path).and_then(|address| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)
+    });
+    matches!(tried, Ok(()) | Err(Errno::AGAIN))
 }
 
 /// Takes over the socket that the manager made.
@@ -51,12 +67,17 @@ pub(crate) fn adopt(listener: UnixListener) -> anyhow::Result<Listener> {
         .map_err(|_| anyhow::anyhow!("the manager's socket is no unix stream listener"))
 }
 
-/// Accepts until it is told to end. Then its peers get what is queued for them, as far as they take
-/// it in time.
-pub(crate) async fn serve(listener: Listener, routes: Routes, end: oneshot::Receiver<()>) {
+/// Accepts until it is told to end. Then its peers get what is queued for them, as far as they take it in time. A listener
+/// that comes later takes the place of the one before.
+pub(crate) async fn serve(
+    listener: Listener,
+    anew: mpsc::Receiver<Listener>,
+    routes: Routes,
+    end: oneshot::Receiver<()>,
+) {
     let mut peers = JoinSet::new();
     tokio::select! {
-        () = accept(&listener, routes, &mut peers) => {}
+        () = accept(listener, anew, routes, &mut peers) => {}
         // Told, or nobody is left who could tell.
         _ = end => {}
     }
@@ -64,7 +85,14 @@ pub(crate) async fn serve(listener: Listener, routes: Routes, end: oneshot::Rece
     let _all_ended = tokio::time::timeout(limits::ENDING_TIME_MAX, rest).await;
 }
 
-async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
+async fn accept(
+    mut listener: Listener,
+    mut anew: mpsc::Receiver<Listener>,
+    routes: Routes,
+    peers: &mut JoinSet<()>,
+) {
+    // Those who had found it before it was gone are served, too.
+    let mut before = None;
     let mut strangers = Strangers::default();
     let places = Arc::new(Semaphore::new(limits::PEERS_MAX));
     let own = coordd_common::processes::euid();
@@ -74,7 +102,15 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
         // Taken before accepting, so that a client without a place waits in the kernel's queue, at
         // no cost.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            accepted = accept_before(before.as_ref()) => accepted,
+            Some(next) = anew.recv() => {
+                before = Some(std::mem::replace(&mut listener, next));
+                continue;
+            }
+        };
+        let stream = match accepted {
             Ok(stream) => stream,
             Err(error) => {
                 // EMFILE and its like: the queue would report the same at once, for ever.
@@ -105,8 +141,15 @@ async fn accept(listener: &Listener, routes: Routes, peers: &mut JoinSet<()>) {
     }
 }
 
-/// Connections that have not said hello, the oldest first. A new one beyond the bound takes the
-/// place of the oldest: a crowd that says nothing must not keep out those who do (rel-81).
+async fn accept_before(listener: Option<&Listener>) -> std::io::Result<Stream> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Connections that have not said hello, the oldest first. A new one beyond the bound takes the place of the oldest: a crowd
+/// that says nothing must not keep out those who do (rel-81).
 #[derive(Default)]
 struct Strangers {
     waiting: VecDeque<oneshot::Sender<()>>,

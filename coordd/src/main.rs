@@ -7,6 +7,7 @@ mod config;
 mod dir;
 mod environment;
 mod failpoint;
+mod ground;
 mod hub;
 mod jobs;
 mod limits;

@@ -12,6 +12,7 @@
 //! is full is closed. It alone touches the core's state.
 
 mod act;
+pub(crate) mod ground;
 mod order;
 pub(crate) mod outside;
 pub(crate) mod space;
@@ -25,6 +26,7 @@ use crate::jobs::Jobs;
 use crate::limits;
 use crate::peer::{Handle, LookedUp};
 use crate::store::Store;
+use crate::store::lock::LockError;
 use crate::translate::{self, Facts};
 use anyhow::Context as _;
 use coordd_core::id::{PeerId, SessionId};
@@ -88,6 +90,12 @@ pub(crate) enum Arrival {
     Input(Input),
     /// A warning that `daemon_status` keeps for later callers.
     Degraded(String),
+    /// A sentence of [`Self::Degraded`] is no longer true.
+    Mended(String),
+    /// It is time to look whether what was put into the file system is still there.
+    Look,
+    /// The state folder is another daemon's by now.
+    Lost(LockError),
     /// A team's files were written; if it changed meanwhile they are written again.
     TeamWritten(Name),
     /// Another program was changing a team's file; it must be written again with its present
@@ -136,8 +144,13 @@ struct Batch {
 }
 
 impl<S: Store> Reactor<S> {
-    /// Runs until the core says that the daemon is to end.
+    /// Runs until the core says that the daemon is to end, or until it cannot keep what it accepts. Then its peers are told so.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
+        let ended = self.until_end().await;
+        ended.map_err(|error| self.last_words(error))
+    }
+
+    async fn until_end(&mut self) -> anyhow::Result<()> {
         let mut arrived = Vec::with_capacity(limits::BATCH_LEN_MAX);
         self.reserve_space();
         let mut first = vec![Arrival::Input(Input::Started)];
@@ -216,28 +229,6 @@ impl<S: Store> Reactor<S> {
         Ok(ends)
     }
 
-    /// Compacts the store: a snapshot replaces the records, once those have become many.
-    fn compact(&mut self) {
-        if self.stale_bytes < limits::STALE_BYTES_MAX {
-            return;
-        }
-        self.stale_bytes = 0;
-        let lines = self
-            .core
-            .durable
-            .snapshot()
-            .iter()
-            .map(serde_json::to_string)
-            .collect::<Result<Vec<_>, _>>();
-        let done = lines.map_err(|error| error.to_string()).and_then(|lines| {
-            self.store.replace(&lines).map_err(|error| coordd_common::chain(&error))
-        });
-        // A failed compaction is harmless: only the next start takes longer.
-        if let Err(error) = done {
-            tracing::warn!(error, "the store is not cleaned up");
-        }
-    }
-
     /// One line for `systemctl status`, when it changed.
     fn say_status(&mut self) {
         let now = (self.core.durable.sessions.len(), self.core.live.links.len());
@@ -270,6 +261,9 @@ impl<S: Store> Reactor<S> {
                 self.turn(input, batch)?;
             }
             Arrival::Degraded(text) => self.degrade(text),
+            Arrival::Mended(text) => self.mended(&text),
+            Arrival::Look => self.look()?,
+            Arrival::Lost(error) => return Err(error).context("taking the state folder again"),
             Arrival::TeamWritten(team) => {
                 self.teams.files.written(&team);
             }

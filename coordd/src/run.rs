@@ -9,7 +9,9 @@
 
 use crate::clock::{self, Clock};
 use crate::config::Config;
+use crate::dir::Dir;
 use crate::environment::Environments;
+use crate::ground::{Ground, Socket, Watch, note};
 use crate::hub::Hub;
 use crate::jobs::{self, Job, Jobs, SessionJob, World};
 use crate::paths::{self, Paths, StateDir};
@@ -26,6 +28,7 @@ use crate::{bridge, limits, listener, sd};
 use anyhow::Context as _;
 use coordd_core::id::SessionId;
 use coordd_core::{Core, Input, Live, Record};
+use interprocess::local_socket::tokio::Listener;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,22 +59,72 @@ pub(crate) fn run() -> anyhow::Result<()> {
     std::env::set_current_dir("/").context("changing to /")?;
     raise_descriptor_limit();
     let state = Arc::new(paths::open_state(&paths).context("opening the state folder")?);
-    // Two runtime folders may share a home, and so a state folder: after a logout that an old
-    // daemon outlived, for one.
-    let state_lock = InstanceLock::take(state.dir()).context(
-        "taking the lock of the state folder; end the other coordd, or set COORDD_STATE_DIR for this one",
-    )?;
+    // Two runtime folders may share a home, and so a state folder: after a logout that an old daemon outlived, for one.
+    let state_lock = match InstanceLock::take(state.dir()) {
+        Ok(lock) => lock,
+        Err(error @ LockError::Busy { .. }) if handed.is_none() => {
+            // It may be about to make its socket here anew, which it cannot while this one has the lock.
+            drop(lock);
+            if is_served_soon(&paths.socket) {
+                tracing::info!("{error}");
+                return Ok(());
+            }
+            return Err(error).context(OTHER_SERVES);
+        }
+        Err(error) => return Err(error).context(OTHER_SERVES),
+    };
     let mut reserve = Reserve::new(Arc::clone(&state));
-    let opened = Opened::new(&paths, &mut reserve)?;
+    let mut opened = Opened::new(&paths, &mut reserve)?;
+    if let Some(text) = note::take(&runtime_dir) {
+        tracing::error!("{text}");
+        opened.degraded.push(text);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let ended = runtime.block_on(serve(paths, config, handed, (state, reserve), opened));
+    let served = runtime.block_on(async {
+        let under_systemd = handed.is_some() || std::env::var_os("INVOCATION_ID").is_some();
+        let (listener, socket) = listen(paths.clone(), handed, runtime_dir, lock)?;
+        let ground = Ground { socket, state, state_lock };
+        serve((paths, config), under_systemd, listener, (ground, reserve), opened).await
+    });
     runtime.shutdown_timeout(limits::ENDING_TIME_MAX);
-    // Given back last, so that the next daemon finds everything at rest.
-    drop((state_lock, lock));
+    // Last, with the locks: whoever takes them finds everything at rest.
+    let (ended, ground) = served?;
+    drop(ground);
     ended
+}
+
+/// Why the state folder's lock is not to be had.
+const OTHER_SERVES: &str = "taking the lock of the state folder; end the other coordd, or set COORDD_STATE_DIR for this one";
+
+/// Whether somebody serves the socket, or does so in a moment.
+fn is_served_soon(socket: &Path) -> bool {
+    let until = std::time::Instant::now() + limits::OTHERS_TIME_MAX;
+    loop {
+        if listener::is_served(socket) {
+            return true;
+        }
+        if std::time::Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(limits::OTHERS_LOOK_EVERY);
+    }
+}
+
+/// The socket that clients find: the service manager's, or one of our own.
+fn listen(
+    paths: Paths,
+    handed: Option<std::os::unix::net::UnixListener>,
+    folder: Dir,
+    lock: InstanceLock,
+) -> anyhow::Result<(Listener, Socket)> {
+    if let Some(handed) = handed {
+        return Ok((listener::adopt(handed)?, Socket::handed(paths, folder, lock)));
+    }
+    let (listener, id) = listener::bind(&paths.socket)?;
+    Ok((listener, Socket::bound(paths, folder, lock, id)))
 }
 
 /// The store with what it held.
@@ -176,19 +229,17 @@ fn new_boot() -> anyhow::Result<String> {
     Ok(format!("{boot:016x}"))
 }
 
+/// What serving came to, and what is held until the very end.
+type Served = (anyhow::Result<()>, Option<Ground>);
+
 async fn serve(
-    paths: Paths,
-    config: Config,
-    handed: Option<std::os::unix::net::UnixListener>,
-    (state, reserve): (Arc<StateDir>, Reserve),
+    (paths, config): (Paths, Config),
+    under_systemd: bool,
+    listener: Listener,
+    (ground, reserve): (Ground, Reserve),
     opened: Opened,
-) -> anyhow::Result<()> {
-    let under_systemd = handed.is_some() || std::env::var_os("INVOCATION_ID").is_some();
-    let own_socket = handed.is_none();
-    let listener = match handed {
-        Some(handed) => listener::adopt(handed)?,
-        None => listener::bind(&paths.socket)?,
-    };
+) -> anyhow::Result<Served> {
+    let state = Arc::clone(&ground.state);
     let reads = Arc::new(Semaphore::new(limits::READS_AT_ONCE_MAX));
     let (hub, hub_task) = Hub::new(new_boot()?, Arc::clone(&reads));
     let hub_task = tokio::task::spawn(hub_task);
@@ -202,10 +253,14 @@ async fn serve(
     let tmp = Arc::new(paths.tmp.clone());
     let paths = Arc::new(Paths { home, ..paths });
     let routes = Routes { reactor: reactor.clone(), hub: hub.clone(), tmp };
-    let (peers, peers_task) = Peers::start(Arc::clone(&paths), config.listed, routes.clone());
+    let watch = Arc::new(Watch::new());
+    let (peers, peers_task) =
+        Peers::start(Arc::clone(&paths), config.listed, routes.clone(), Arc::clone(&watch));
     let (own, sends) = (Arc::clone(&state), reactor.clone());
     let bridge_state = paths.state.path();
-    let world = World { paths, state: own, reactor: sends, hub: hub.clone(), reads };
+    let looked_at = (peers.clone(), jobs.clone());
+    let (looking, anew) = ground.start(Arc::clone(&watch), reactor.clone(), hub.clone(), looked_at);
+    let world = World { paths, state: own, reactor: sends, hub: hub.clone(), reads, watch };
     let jobs_task = tokio::task::spawn(jobs::run(world, queue));
     if facts.degraded.is_empty() {
         sweep(&core, &state, &jobs);
@@ -232,7 +287,7 @@ async fn serve(
     };
     let (thread, end) = on_own_thread(looped)?;
     let (close, closing) = oneshot::channel();
-    let served = tokio::task::spawn(listener::serve(listener, routes, closing));
+    let served = tokio::task::spawn(listener::serve(listener, anew, routes, closing));
     sd::ready("serving");
     tracing::info!(socket = %socket.display(), "serving");
     let result = until_end(reactor, end).await;
@@ -247,12 +302,11 @@ async fn serve(
     // it.
     let _told = close.send(());
     let _ended = served.await;
+    // Before what it looks at is taken away: it would make it anew.
+    let ground = looking.end(&result).await;
     // It takes off the list what this daemon put there.
     let _in_time = tokio::time::timeout(limits::ENDING_TIME_MAX, peers_task).await;
-    if own_socket {
-        remove_socket(&socket);
-    }
-    result
+    Ok((result, ground))
 }
 
 /// Has what is left of sessions removed that no record names: their removal was cut off. Which
@@ -342,14 +396,5 @@ async fn until_end(
         };
         tracing::info!(keep_agents, "told to end");
         let _told = reactor.send(Arrival::Input(Input::Terminate { keep_agents })).await;
-    }
-}
-
-fn remove_socket(path: &Path) {
-    // Usually gone already: the listener removes what it made.
-    if let Err(error) = std::fs::remove_file(path)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, "the socket could not be removed");
     }
 }

@@ -26,6 +26,7 @@ mod demo;
 mod examples;
 mod full;
 mod gone;
+mod ground;
 mod identity;
 mod llm;
 mod mcp;

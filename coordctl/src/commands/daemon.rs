@@ -3,14 +3,15 @@
 use crate::client::{self, ClientError};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
+use crate::paths::Paths;
 use crate::terminal::line;
-use crate::{expect, format, output, start};
+use crate::{expect, format, output, owner, start};
 use coordd_common::files::replace;
 use coordd_common::processes;
 use proto::error::ErrorCode;
 use proto::request::Request;
 use proto::response::Response;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{Pid, Signal};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -80,13 +81,53 @@ fn status(context: &mut Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Why a daemon was not asked.
+pub(crate) enum Unreached {
+    /// None runs.
+    Absent(Failure),
+    /// One holds its locks, and does not listen at the socket.
+    Unheard(Pid, Failure),
+    /// One is there, or something else, that does not answer as it should.
+    Failed(ClientError),
+}
+
+impl From<Unreached> for Failure {
+    fn from(why: Unreached) -> Self {
+        match why {
+            Unreached::Absent(failure) | Unreached::Unheard(_, failure) => failure,
+            Unreached::Failed(error) => error.into(),
+        }
+    }
+}
+
 /// The daemon if it runs. With its socket held by systemd, connecting alone would start it.
-pub(crate) fn running(context: &mut Context) -> Result<Response, ClientError> {
+pub(crate) fn running(context: &mut Context) -> Result<Response, Unreached> {
     if start::is_under_systemd(&context.paths, &context.vars) && !unit_is_active() {
         let path = context.paths.socket.clone();
-        return Err(ClientError::NoDaemon { path });
+        return Err(Unreached::Absent(ClientError::NoDaemon { path }.into()));
     }
-    context.call_running(Request::DaemonStatus {})
+    let error = match context.call_running(Request::DaemonStatus {}) {
+        Ok(response) => return Ok(response),
+        Err(error) => error,
+    };
+    let is_absent = matches!(error, ClientError::NoDaemon { .. });
+    match owner::of(&context.paths) {
+        Some(owner) if is_absent || matches!(error, ClientError::Foreign { .. }) => {
+            Err(Unreached::Unheard(owner, unheard(&context.paths, owner)))
+        }
+        Some(_) | None if is_absent => Err(Unreached::Absent(error.into())),
+        Some(_) | None => Err(Unreached::Failed(error)),
+    }
+}
+
+/// What is said of a daemon that holds its locks and does not listen at the socket.
+pub(crate) fn unheard(paths: &Paths, owner: Pid) -> Failure {
+    let socket = paths.socket.display();
+    let message = format!("coordd runs (pid {owner}), but does not listen at {socket}");
+    Failure::new(Exit::NoDaemon, message).hint(format!(
+        "`coordctl daemon restart` replaces it, and agents go on meanwhile; its log is {}",
+        paths.daemon_log().display()
+    ))
 }
 
 fn unit_is_active() -> bool {
@@ -96,14 +137,22 @@ fn unit_is_active() -> bool {
 fn stop(context: &mut Context) -> anyhow::Result<Exit> {
     let response = match running(context) {
         Ok(response) => response,
-        Err(ClientError::NoDaemon { .. }) => {
+        Err(Unreached::Absent(_)) => {
             output::note("coordd is not running");
             return Ok(Exit::Done);
         }
-        Err(error) => return Err(Failure::from(error).into()),
+        Err(Unreached::Unheard(owner, _)) => {
+            end_by_lock(context, owner, &[(Signal::TERM, END_LIMIT)])?;
+            return stopped(context);
+        }
+        Err(Unreached::Failed(error)) => return Err(Failure::from(error).into()),
     };
     expect!(&response, Daemon { daemon });
     end(context, daemon.pid, daemon.under_systemd, false)?;
+    stopped(context)
+}
+
+fn stopped(context: &Context) -> anyhow::Result<Exit> {
     if context.json {
         output::json(&Response::Done {})?;
     } else {
@@ -158,46 +207,59 @@ fn restart(context: &mut Context) -> anyhow::Result<Exit> {
                 end(context, daemon.pid, false, true)?;
             }
         }
-        // A daemon of another build, whose answer says nothing here, is replaced as well: that is the way out.
-        Err(ClientError::Unreadable { .. } | ClientError::NotKnown { .. }) => end_stuck(context)?,
-        Err(error) => {
+        Err(Unreached::Failed(error)) => {
+            // A daemon of another build, whose answer says nothing here, is replaced as well: that
+            // is the way out.
+            let is_of_another_build =
+                matches!(error, ClientError::Unreadable { .. } | ClientError::NotKnown { .. });
             let failure = Failure::from(error);
-            if failure.exit != Exit::NoDaemon {
+            if !is_of_another_build && failure.exit != Exit::NoDaemon {
                 return Err(failure.into());
             }
             end_stuck(context)?;
         }
+        Err(Unreached::Absent(_) | Unreached::Unheard(..)) => end_stuck(context)?,
     }
     let response = context.call(Request::DaemonStatus {})?;
     said(context, &response, "restarted")
 }
 
-/// Kills a daemon that listens and does not answer. Its agents run on, as after a crash.
+/// Ends a daemon that does not answer, whether it listens or not. Its agents run on, as after a
+/// crash.
 fn end_stuck(context: &Context) -> Result<(), Failure> {
-    let Some(pid) = client::listener(&context.paths.socket)? else { return Ok(()) };
-    if processes::name(pid) != "coordd" {
-        // Systemd holds the socket: the daemon behind it is its business.
-        return if start::is_under_systemd(&context.paths, &context.vars) {
-            start::systemctl(&["restart", "coordd.service"])
-        } else {
-            Err(Failure::failed(format!(
-                "{} is served by another program (pid {pid})",
-                context.paths.socket.display()
-            ))
-            .hint("end it yourself, or set COORDD_SOCKET to another path"))
-        };
+    let signals = [(Signal::USR1, TERM_LIMIT), (Signal::KILL, END_LIMIT)];
+    let is_under_systemd = start::is_under_systemd(&context.paths, &context.vars);
+    if let Some(owner) = owner::of(&context.paths)
+        && !(is_under_systemd && unit_is_active())
+    {
+        return end_by_lock(context, owner, &signals);
     }
-    output::note(&format!("coordd (pid {pid}) does not answer; ending it"));
-    let process = processes::read(pid).and_then(|process| process.open());
-    for (signal, limit) in [(Signal::USR1, TERM_LIMIT), (Signal::KILL, END_LIMIT)] {
-        if let Some(process) = &process {
-            let _gone_already = pidfd_send_signal(process, signal);
-        }
-        if is_gone_within(pid, limit) {
+    let Some(pid) = client::listener(&context.paths.socket)? else { return Ok(()) };
+    // Systemd holds the socket: the daemon behind it is its business.
+    if is_under_systemd {
+        return start::systemctl(&["restart", "coordd.service"]);
+    }
+    let socket = context.paths.socket.display();
+    Err(Failure::failed(format!("{socket} is served by another program (pid {pid})"))
+        .hint("end it yourself, or set COORDD_SOCKET to another path"))
+}
+
+/// Ends the daemon that holds the lock, by one signal after the other.
+fn end_by_lock(
+    context: &Context,
+    owner: Pid,
+    signals: &[(Signal, Duration)],
+) -> Result<(), Failure> {
+    output::note(&format!("coordd (pid {owner}) does not answer; ending it"));
+    let pid = owner.as_raw_nonzero().get().unsigned_abs();
+    for (signal, limit) in signals {
+        owner::signal(&context.paths, owner, *signal)?;
+        if is_gone_within(pid, *limit) {
             return Ok(());
         }
     }
-    Err(Failure::failed(format!("coordd (pid {pid}) cannot be ended")))
+    Err(Failure::failed(format!("coordd (pid {owner}) cannot be ended"))
+        .hint(format!("its log is {}", context.paths.daemon_log().display())))
 }
 
 fn install(context: &mut Context) -> anyhow::Result<Exit> {

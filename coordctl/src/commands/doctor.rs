@@ -1,6 +1,8 @@
 //! `coordctl doctor`: checks the installation. It starts nothing and changes nothing.
 
-use crate::client::ClientError;
+mod replaced;
+
+use super::daemon::Unreached;
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -95,11 +97,11 @@ fn text(context: &Context, it: &Check) -> String {
 fn daemon(context: &mut Context) -> Vec<Check> {
     let response = match super::daemon::running(context) {
         Ok(response) => response,
-        Err(ClientError::NoDaemon { .. }) => {
+        Err(Unreached::Absent(_)) => {
             return vec![ok("coordd", "does not run; the first command that needs it starts it")];
         }
-        Err(error) => {
-            let failure = Failure::from(error);
+        Err(why @ (Unreached::Unheard(..) | Unreached::Failed(_))) => {
+            let failure = Failure::from(why);
             return vec![fail("coordd", format!("{failure}; {}", failure.hint))];
         }
     };
@@ -118,6 +120,7 @@ fn daemon(context: &mut Context) -> Vec<Check> {
         )
     });
     checks.extend(daemon.degraded.into_iter().map(|it| fail("coordd", it)));
+    checks.extend(replaced::checks(context, daemon.pid));
     checks
 }
 

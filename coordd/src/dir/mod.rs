@@ -74,11 +74,27 @@ pub(crate) enum Found {
     },
 }
 
-/// Tells one folder from any other on this machine.
+/// Tells one file or folder from any other on this machine, for as long as somebody holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirId {
+pub(crate) struct FileId {
     dev: u64,
     ino: u64,
+}
+
+impl FileId {
+    /// Of what stands at a path now; a link counts as itself. None when nothing can be seen there.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        rustix::fs::lstat(path).ok().map(|it| Self::of(&it))
+    }
+
+    /// Of what is open.
+    pub(crate) fn held(file: impl AsFd) -> Option<Self> {
+        fstat(file).ok().map(|it| Self::of(&it))
+    }
+
+    fn of(stat: &Stat) -> Self {
+        Self { dev: stat.st_dev, ino: stat.st_ino }
+    }
 }
 
 impl Dir {
@@ -135,9 +151,22 @@ impl Dir {
         &self.path
     }
 
-    pub(crate) fn id(&self) -> Result<DirId, DirError> {
+    pub(crate) fn id(&self) -> Result<FileId, DirError> {
         let stat = self.stat()?;
-        Ok(DirId { dev: stat.st_dev, ino: stat.st_ino })
+        Ok(FileId::of(&stat))
+    }
+
+    /// What stands in it under a name now; a link counts as itself.
+    pub(crate) fn id_of(&self, name: &OsStr) -> Option<FileId> {
+        statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|it| FileId::of(&it))
+    }
+
+    /// Removes a file from it if it is still the one that is meant: what somebody else has put under its name stays.
+    pub(crate) fn unlink_own(&self, name: &OsStr, own: FileId) -> rustix::io::Result<()> {
+        match self.id_of(name) {
+            Some(found) if found == own => rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether it was removed while it was held.

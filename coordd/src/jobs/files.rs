@@ -24,6 +24,9 @@ use tokio::sync::{mpsc, oneshot};
 /// Outside edits that wait to be reported; the watch keeps the last one of each team.
 const EDITS_WAITING_MAX: usize = 64;
 
+/// Things in a scratchpad that are counted, to see whether all went at once.
+const THINGS_COUNTED_MAX: usize = 2;
+
 /// A job about files.
 #[derive(Debug)]
 pub(super) enum FileJob {
@@ -99,7 +102,29 @@ struct Thread {
     watch: Option<TeamWatch>,
     /// For jobs that come later: this thread waits for nobody.
     runtime: tokio::runtime::Handle,
-    scratchpads: HashMap<SessionId, Scratchpad>,
+    scratchpads: HashMap<SessionId, Held>,
+}
+
+/// A scratchpad, and what was last seen of it.
+struct Held {
+    scratchpad: Scratchpad,
+    /// Things in it, as far as they are counted.
+    things: usize,
+    /// What is wrong with it, as it was said.
+    wrong: Option<String>,
+}
+
+impl Held {
+    fn new(scratchpad: Scratchpad) -> Self {
+        Self { scratchpad, things: 0, wrong: None }
+    }
+
+    /// Whether more than one thing was in it at the last look and nothing is now: an agent may take back a file of its own.
+    fn is_emptied(&mut self) -> bool {
+        let things = self.scratchpad.things(THINGS_COUNTED_MAX);
+        let before = std::mem::replace(&mut self.things, things);
+        before > 1 && things == 0
+    }
 }
 
 impl Thread {
@@ -108,6 +133,7 @@ impl Thread {
             FileJob::Session(SessionJob::Open { session, cwd, tmp, create }) => {
                 self.open(&session, &cwd, tmp, create);
             }
+            FileJob::Session(SessionJob::Look) => self.look(),
             FileJob::Session(SessionJob::Sweep { unknown }) => self.sweep(&unknown),
             FileJob::Session(SessionJob::Read { session, path, reply }) => {
                 self.read(&session, path, &reply);
@@ -124,8 +150,12 @@ impl Thread {
     }
 
     fn tell(&self, input: Input) {
+        self.arrive(Arrival::Input(input));
+    }
+
+    fn arrive(&self, arrival: Arrival) {
         // Fails only when the reactor has ended.
-        let _told = self.world.reactor.blocking_send(Arrival::Input(input));
+        let _told = self.world.reactor.blocking_send(arrival);
     }
 
     fn warn(&self, session: &str, text: String) {
@@ -135,14 +165,13 @@ impl Thread {
 
     /// A warning that a person has to see: `daemon_status` keeps it.
     fn degraded(&self, text: String) {
-        // Fails only when the reactor has ended.
-        let _told = self.world.reactor.blocking_send(Arrival::Degraded(text));
+        self.arrive(Arrival::Degraded(text));
     }
 
     /// Makes sure that a session's scratchpad exists (S-1, S-4), and reports what happened to it.
     fn open(&mut self, session: &SessionId, cwd: &str, tmp: Option<String>, create: bool) {
         let checked = if let Some(held) = self.scratchpads.get_mut(session) {
-            held.check().map(|found| found == Checked::Lost)
+            held.scratchpad.check().map(|found| found == Checked::Lost)
         } else {
             let tmp = tmp.map_or_else(|| self.world.paths.tmp.clone(), PathBuf::from);
             let expected = crate::scratchpad::path(&session.0, cwd, &tmp.to_string_lossy());
@@ -155,7 +184,8 @@ impl Thread {
                 for repair in &created.repaired {
                     self.warn(&session.0, repair.to_string());
                 }
-                self.scratchpads.insert(session.clone(), created.scratchpad);
+                self.world.watch.folder(created.scratchpad.path());
+                self.scratchpads.insert(session.clone(), Held::new(created.scratchpad));
                 created.is_new && !create
             })
         };
@@ -163,20 +193,61 @@ impl Thread {
             Err(error) => self.warn(&session.0, chain(&error)),
             Ok(lost) => {
                 let Some(held) = self.scratchpads.get(session) else { return };
-                let path = held.path().display().to_string();
+                let path = held.scratchpad.path().display().to_string();
                 if lost {
-                    let text = format!(
-                        "the scratchpad {path} was gone with all its files; an empty one was created"
-                    );
-                    self.note_loss(session, &text);
-                    self.warn(&session.0, text);
+                    self.lost(session, "was gone with all its files; an empty one was created");
                 }
                 self.tell(Input::ScratchpadReady { session: session.clone(), path });
             }
         }
     }
 
-    /// For the user who resumes the session later: the warning reaches present subscribers only.
+    /// Looks whether each scratchpad is still the one that is held, and what is in it (fR10).
+    fn look(&mut self) {
+        for session in self.scratchpads.keys().cloned().collect::<Vec<_>>() {
+            let Some(held) = self.scratchpads.get_mut(&session) else { continue };
+            match held.scratchpad.check() {
+                Ok(found) => {
+                    let was_emptied = held.is_emptied();
+                    if let Some(text) = held.wrong.take() {
+                        self.arrive(Arrival::Mended(text));
+                    }
+                    if found == Checked::Lost {
+                        self.lost(
+                            &session,
+                            "was gone with all its files; an empty one was created",
+                        );
+                    } else if was_emptied {
+                        self.lost(&session, "was emptied: all its files are gone");
+                    }
+                }
+                Err(error) => {
+                    let text = format!("agents cannot rely on their scratchpad: {}", chain(&error));
+                    if held.wrong.as_ref() != Some(&text) {
+                        let before = held.wrong.replace(text.clone());
+                        if let Some(before) = before {
+                            self.arrive(Arrival::Mended(before));
+                        }
+                        self.degraded(text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says that what was in a scratchpad is gone: to those who watch, to who resumes the session, and to its agents.
+    fn lost(&self, session: &SessionId, how: &str) {
+        let Some(held) = self.scratchpads.get(session) else { return };
+        let path = held.scratchpad.path();
+        self.world.watch.folder(path);
+        let path = path.display().to_string();
+        let text = format!("the scratchpad {path} {how}");
+        self.note_loss(session, &text);
+        self.warn(&session.0, text);
+        self.tell(Input::ScratchpadLost { session: session.clone(), path });
+    }
+
+    /// For whoever resumes the session later: the warning is heard by those who listen now.
     fn note_loss(&self, session: &SessionId, text: &str) {
         let noted = self.world.state.session(&session.0).map(|folder| {
             folder
@@ -196,8 +267,8 @@ impl Thread {
             );
         };
         let answer = match path {
-            None => listing(held),
-            Some(path) => held.read(Path::new(&path)).map(|content| Response::File {
+            None => listing(&held.scratchpad),
+            Some(path) => held.scratchpad.read(Path::new(&path)).map(|content| Response::File {
                 bytes: content.bytes.len() as u64,
                 truncated: content.cut,
                 text: String::from_utf8_lossy(&content.bytes).into_owned(),
@@ -232,7 +303,10 @@ impl Thread {
             self.remove_team_files(team, &mut removed, &mut kept);
         }
         if let Some(held) = self.scratchpads.remove(session) {
-            remove_scratchpad(held, &mut removed, &mut kept);
+            if let Some(text) = held.wrong {
+                self.arrive(Arrival::Mended(text));
+            }
+            remove_scratchpad(held.scratchpad, &mut removed, &mut kept);
         }
         match self.world.state.remove_session(&session.0) {
             Ok(removal) => {

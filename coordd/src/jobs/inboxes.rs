@@ -14,7 +14,7 @@
 mod attend;
 
 use super::{InboxJob, TeamInboxes, World};
-use crate::dir::DirId;
+use crate::dir::FileId;
 use crate::reactor::Arrival;
 use crate::team_files::TeamFiles;
 use crate::team_files::assigned::Remembered;
@@ -176,7 +176,7 @@ struct Team {
     /// Whether the reactor waits to hear that the inboxes were served.
     is_asked: bool,
     /// Which folder is watched.
-    watched: Option<DirId>,
+    watched: Option<FileId>,
     /// What was told and stands in its file, and when.
     told: BTreeMap<String, Instant>,
     strangers: BTreeSet<String>,

@@ -8,8 +8,9 @@
 
 use super::claude::{self, Line};
 use super::registry::Registry;
-use crate::dir::{Dir, euid};
+use crate::dir::{Dir, FileId, euid};
 use crate::limits;
+use crate::listener;
 use crate::peer;
 use crate::reactor::Arrival;
 use coordd_core::id::{PeerId, SessionId};
@@ -61,12 +62,12 @@ pub(super) struct Routes {
     pub(super) places: Arc<Semaphore>,
 }
 
-/// Creates the socket, closed to other users from the start. A left-over socket is replaced; one
-/// that is served is not.
-pub(super) fn made(dir: &Dir, name: &str) -> std::io::Result<UnixListener> {
+/// Makes the socket, closed to others from its birth, and says which file it is. One that an earlier daemon left is replaced;
+/// one that is served is not.
+pub(super) fn made(dir: &Dir, name: &str) -> std::io::Result<(UnixListener, FileId)> {
     let path = dir.path().join(name);
     if path.symlink_metadata().is_ok() {
-        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+        if listener::is_served(&path) {
             return Err(std::io::Error::other(format!("{} is served already", path.display())));
         }
         unlinkat(dir, name, AtFlags::empty())?;
@@ -77,7 +78,8 @@ pub(super) fn made(dir: &Dir, name: &str) -> std::io::Result<UnixListener> {
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(&path)?)?;
     listen(&socket, BACKLOG)?;
-    UnixListener::from_std(socket.into())
+    let id = FileId::at(&path).ok_or(std::io::ErrorKind::NotFound)?;
+    Ok((UnixListener::from_std(socket.into())?, id))
 }
 
 /// Accepts connections for a session (or, without one, for the user) until it is dropped.

@@ -13,6 +13,7 @@
 mod claude;
 mod inbox;
 mod listing;
+mod looking;
 mod outbound;
 mod place;
 mod registry;
@@ -20,6 +21,7 @@ mod vetting;
 
 use crate::clock;
 use crate::failpoint;
+use crate::ground::Watch;
 use crate::paths::Paths;
 use crate::peer::Handle;
 use crate::reactor::Arrival;
@@ -28,11 +30,12 @@ use coordd_core::Input;
 use coordd_core::id::{MessageId, SessionId};
 use coordd_core::outgoing::Kind;
 use inbox::Routes;
+use looking::Inbox;
 use outbound::Saying;
 use place::Place;
 use proto::error::ErrorBody;
 use proto::view::PeerView;
-use registry::{Own, Registry};
+use registry::Registry;
 use sha2::Digest as _;
 use std::collections::HashMap;
 use std::path::Path;
@@ -83,6 +86,8 @@ pub(crate) struct HandOut {
 pub(crate) enum Order {
     /// A session is there, has changed, or is gone.
     Seen(SessionId, Option<Seen>),
+    /// Look whether the sockets and the entries are still there.
+    Look,
     /// Say something.
     HandOut(Box<HandOut>),
     /// Answer with these and with all who are listed.
@@ -105,9 +110,10 @@ impl Peers {
         paths: Arc<Paths>,
         is_listed: bool,
         routes: crate::peer::Routes,
+        watch: Arc<Watch>,
     ) -> (Self, JoinHandle<()>) {
         let (orders, queue) = mpsc::channel(ORDERS_WAITING_MAX);
-        (Self { orders }, tokio::task::spawn(run(paths, is_listed, routes, queue)))
+        (Self { orders }, tokio::task::spawn(run((paths, is_listed, watch), routes, queue)))
     }
 
     /// Whether it was taken.
@@ -118,6 +124,10 @@ impl Peers {
 
 /// All that is needed to do it.
 struct World {
+    paths: Arc<Paths>,
+    /// What tells this daemon from others.
+    mark: String,
+    watch: Arc<Watch>,
     registry: Registry,
     /// Whether sessions of ours are put into the list.
     is_listed: bool,
@@ -125,7 +135,7 @@ struct World {
     routes: Routes,
     own: HashMap<SessionId, OwnSession>,
     /// The inbox for answers to the user.
-    for_user: Option<JoinHandle<()>>,
+    for_user: Option<Inbox>,
     /// For each receiver a single place, so that what is said to it stays in order.
     turns: HashMap<String, Arc<Semaphore>>,
     sayings: Arc<Semaphore>,
@@ -133,20 +143,23 @@ struct World {
 
 /// A session that is listed.
 struct OwnSession {
+    seen: Seen,
     token: String,
-    inbox: JoinHandle<()>,
+    inbox: Option<Inbox>,
+    /// What is wrong with it, as it was said.
+    trouble: String,
 }
 
 /// Does what is ordered until the reactor is gone; then nothing of ours is left.
 async fn run(
-    paths: Arc<Paths>,
-    is_listed: bool,
+    (paths, is_listed, watch): (Arc<Paths>, bool, Arc<Watch>),
     own: crate::peer::Routes,
     mut orders: mpsc::Receiver<Order>,
 ) {
     let mark = mark(&paths.state.path());
     let registry = Registry::new(&paths.home, &mark);
-    let opened = blocking(move || Place::open(&paths, &mark)).await;
+    let looked = (Arc::clone(&paths), mark.clone());
+    let opened = blocking(move || Place::open(&looked.0, &looked.1)).await;
     let place = match opened {
         Some(Ok(place)) => Some(place),
         Some(Err(wrong)) => {
@@ -163,6 +176,9 @@ async fn run(
     let reactor = own.reactor.clone();
     let routes = Routes { own, greeted, count, reactor, registry: registry.clone(), places };
     let mut world = World {
+        paths,
+        mark,
+        watch,
         registry,
         is_listed,
         place,
@@ -177,6 +193,7 @@ async fn run(
         match order {
             Order::Seen(session, Some(seen)) => world.show(session, seen).await,
             Order::Seen(session, None) => world.hide(&session).await,
+            Order::Look => world.look().await,
             Order::HandOut(it) => world.hand_out(*it),
             Order::List(own, reply) => world.list(own, reply),
             Order::Unknown(name, error, reply) => world.unknown(name, error, reply),
@@ -185,10 +202,8 @@ async fn run(
     for session in world.own.keys().cloned().collect::<Vec<_>>() {
         world.hide(&session).await;
     }
-    if let (Some(place), Some(inbox)) = (&world.place, world.for_user.take()) {
-        stopped(inbox).await;
-        remove_socket(place, &place.path(None));
-    }
+    let for_user = world.for_user.take();
+    world.end(None, for_user).await;
 }
 
 impl World {
@@ -200,56 +215,26 @@ impl World {
         for socket in left.iter().filter(|it| place.is_ours(it)) {
             remove_socket(place, socket);
         }
-        match inbox::made(place.dir(), &place.name(None)) {
-            Ok(listener) => {
-                let serve = inbox::serve(listener, None, String::new(), self.routes.clone());
-                self.for_user = Some(tokio::task::spawn(serve));
-            }
-            Err(error) => tracing::warn!(%error, "nobody can answer the user"),
-        }
+        self.serve_user().await;
     }
 
     async fn show(&mut self, session: SessionId, seen: Seen) {
-        let Some(place) = &self.place else { return };
-        if !self.own.contains_key(&session) {
-            let listener = match inbox::made(place.dir(), &place.name(Some(&session))) {
-                Ok(listener) => listener,
-                Err(error) => {
-                    tracing::warn!(%error, %session, "other programs cannot write to it");
-                    return;
-                }
-            };
+        if let Some(own) = self.own.get_mut(&session) {
+            own.seen = seen;
+        } else {
             let Ok(token) = token() else { return };
-            let routes = self.routes.clone();
-            let serve = inbox::serve(listener, Some(session.clone()), token.clone(), routes);
-            let inbox = tokio::task::spawn(serve);
-            self.own.insert(session.clone(), OwnSession { token, inbox });
+            self.own.insert(session.clone(), OwnSession::new(seen, token));
         }
-        let Some(own) = self.own.get(&session).filter(|_| self.is_listed) else { return };
-        let listed = Own {
-            session: session.0.clone(),
-            name: seen.name,
-            cwd: seen.cwd,
-            status: seen.status,
-            created_ms: seen.created_ms,
-            socket: place.path(Some(&session)),
-            token: own.token.clone(),
-        };
-        let registry = self.registry.clone();
-        let put = blocking(move || registry.put(&listed, clock::wall_ms())).await;
-        if let Some(Err(error)) = put {
-            let error = coordd_common::chain(&error);
-            tracing::warn!(error, %session, "other programs do not see it");
+        if self.serve_own(&session).await && self.is_listed {
+            self.list_own(&session).await;
         }
     }
 
     async fn hide(&mut self, session: &SessionId) {
-        let (Some(place), Some(own)) = (&self.place, self.own.remove(session)) else { return };
-        stopped(own.inbox).await;
-        let socket = place.path(Some(session));
-        remove_socket(place, &socket);
+        let Some(own) = self.own.remove(session) else { return };
+        self.end(Some(session), own.inbox).await;
         let (registry, id) = (self.registry.clone(), session.0.clone());
-        blocking(move || registry.remove(&id, &socket)).await;
+        blocking(move || registry.remove(&id)).await;
     }
 
     fn hand_out(&mut self, it: HandOut) {

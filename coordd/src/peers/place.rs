@@ -5,7 +5,7 @@
 //! somebody else's. It answers by itself only to sockets in its own folder or in `/tmp/cc-socks`,
 //! so that ours are there too.
 
-use crate::dir::{Demand, Dir, euid};
+use crate::dir::{Demand, Dir, FileId, euid};
 use crate::paths::Paths;
 use coordd_core::id::SessionId;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,12 @@ impl Place {
             }
         }
         Err(wrong.join("; "))
+    }
+
+    /// Whether its path still leads to the folder that is held.
+    pub(super) fn is_there(&self) -> bool {
+        let held = FileId::held(&self.dir);
+        held.is_some() && FileId::at(self.dir.path()) == held
     }
 
     pub(super) fn dir(&self) -> &Dir {

@@ -10,9 +10,11 @@
 //! no other daemon has.
 
 use crate::dir::{Demand, Dir, DirError, FileError};
+use crate::ground::Watch;
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The most files that are read: a person has tens of sessions.
@@ -76,12 +78,15 @@ impl Registry {
         Ok(claude.enter("sessions", Demand::Shared)?.0)
     }
 
+    /// The folder, if it is there.
+    fn existing(&self) -> Result<Option<Dir>, DirError> {
+        let claude = Dir::base(&self.home)?.existing(".claude", Demand::Shared)?;
+        claude.map_or(Ok(None), |it| it.existing("sessions", Demand::Shared))
+    }
+
     /// All entries of the list, ours included. Unreadable files are ignored.
     pub(super) fn entries(&self) -> Vec<Entry> {
-        let found = Dir::base(&self.home)
-            .and_then(|base| base.existing(".claude", Demand::Shared))
-            .and_then(|it| it.map_or(Ok(None), |it| it.existing("sessions", Demand::Shared)));
-        let Ok(Some(dir)) = found else { return Vec::new() };
+        let Ok(Some(dir)) = self.existing() else { return Vec::new() };
         let (names, _) = dir.names(FILES_MAX).unwrap_or_default();
         let mut entries: Vec<_> = names
             .iter()
@@ -138,22 +143,47 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes one of ours off the list.
-    pub(super) fn remove(&self, session: &str, socket: &Path) {
-        let Ok(dir) = self.dir() else { return };
-        let number = own_number(session);
-        if entry(&dir, number).is_some_and(|it| self.is_ours(&it)) {
-            unlink(&dir, &format!("{number}.json"));
-            unlink(&dir, &key_name(number, socket));
+    /// Whether one of ours stands there as it is to.
+    pub(super) fn has(&self, own: &Own) -> bool {
+        let Ok(Some(dir)) = self.existing() else { return false };
+        let Some(it) = entry(&dir, own_number(&own.session)) else { return false };
+        self.is_of_this_daemon(&it)
+            && (&it.session, &it.name, &it.cwd) == (&own.session, &own.name, &own.cwd)
+            && it.status == own.status
+            && it.socket == own.socket
+            && self.token(&it).as_ref() == Some(&own.token)
+    }
+
+    /// Hears from now on when it goes.
+    pub(super) fn watch(&self, watch: &Watch, own: &Own) {
+        let Ok(Some(dir)) = self.existing() else { return };
+        let number = own_number(&own.session);
+        for name in [format!("{number}.json"), key_name(number, &own.socket)] {
+            watch.name(&dir, OsStr::new(&name));
         }
+        watch.folder(dir.path());
+    }
+
+    /// Takes one of this daemon's off the list. One that a successor has put there stays (fR6).
+    pub(super) fn remove(&self, session: &str) {
+        let Ok(Some(dir)) = self.existing() else { return };
+        let number = own_number(session);
+        if let Some(it) = entry(&dir, number).filter(|it| self.is_of_this_daemon(it)) {
+            take_off(&dir, &it);
+        }
+    }
+
+    fn is_of_this_daemon(&self, entry: &Entry) -> bool {
+        self.is_ours(entry) && entry.pid == Some(self.pid) && entry.start_ticks == self.start_ticks
     }
 
     /// Removes the entries that an earlier daemon of this state folder left. Returns their sockets.
     pub(super) fn clean(&self) -> Vec<PathBuf> {
         let mut sockets = Vec::new();
-        for it in self.entries().into_iter().filter(|entry| self.is_ours(entry)) {
+        let Ok(Some(dir)) = self.existing() else { return sockets };
+        for it in self.entries().into_iter().filter(|it| self.is_ours(it)) {
             if own_number(&it.session) == it.number {
-                self.remove(&it.session, &it.socket);
+                take_off(&dir, &it);
                 sockets.push(it.socket);
             }
         }
@@ -176,6 +206,12 @@ pub(super) enum RegistryError {
         #[from]
         source: FileError,
     },
+}
+
+/// Its file, and its secret.
+fn take_off(dir: &Dir, entry: &Entry) {
+    unlink(dir, &format!("{}.json", entry.number));
+    unlink(dir, &key_name(entry.number, &entry.socket));
 }
 
 fn unlink(dir: &Dir, name: &str) {
@@ -270,7 +306,7 @@ mod tests {
             assert_eq!(mode & 0o077, 0);
         }
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o077, 0);
-        registry.remove(SESSION, &own.socket);
+        registry.remove(SESSION);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
 
@@ -288,12 +324,34 @@ mod tests {
         let before = fs::read_dir(&folder).unwrap().count();
         // The same session listed by another daemon: ours does not take its place.
         assert!(matches!(ours.put(&own, 10), Err(RegistryError::Taken { .. })));
-        ours.remove(SESSION, &own.socket);
+        ours.remove(SESSION);
         assert!(ours.clean().is_empty());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), before);
         assert_eq!(ours.entries().len(), 2, "what cannot be read is nobody");
         assert_eq!(other.clean(), [own.socket]);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), before - 2);
+    }
+
+    /// fR6: the next daemon of the same state lists the same sessions; this one, which ends later, leaves them there.
+    #[test]
+    fn fr6_what_a_successor_has_listed_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let ours = Registry::new(home.path(), "mark");
+        let successor = Registry { pid: ours.pid + 1, ..ours.clone() };
+        let own = own(home.path());
+        ours.put(&own, 9).unwrap();
+        assert!(ours.has(&own) && !successor.has(&own));
+        assert!(!ours.has(&Own { token: "other".into(), ..own.clone() }));
+        successor.put(&own, 10).unwrap();
+        assert!(!ours.has(&own));
+        ours.remove(SESSION);
+        assert!(successor.has(&own));
+        assert_eq!(
+            successor.clean(),
+            [own.socket],
+            "by its mark, whoever of the earlier ones it was"
+        );
+        assert!(ours.entries().is_empty());
     }
 
     #[test]

@@ -38,6 +38,9 @@ fn rank(arrival: &Arrival) -> (Option<PeerId>, u8) {
         Arrival::Input(_)
         | Arrival::Alive(_)
         | Arrival::Degraded(_)
+        | Arrival::Mended(_)
+        | Arrival::Look
+        | Arrival::Lost(_)
         | Arrival::TeamWritten(_)
         | Arrival::TeamHeld(_)
         | Arrival::InboxesServed(_) => (None, 0),
@@ -75,6 +78,7 @@ pub(super) fn name(input: &Input) -> &'static str {
         Input::Exited { .. } => "exited",
         Input::EnvironmentChanged { .. } => "environment_changed",
         Input::ScratchpadReady { .. } => "scratchpad_ready",
+        Input::ScratchpadLost { .. } => "scratchpad_lost",
         Input::TeamEdited { .. } => "team_edited",
         Input::TaskEdited { .. } => "task_edited",
         Input::TeamRemoved { .. } => "team_removed",
@@ -116,6 +120,9 @@ mod tests {
                 | Arrival::Outside { .. }
                 | Arrival::Alive(_)
                 | Arrival::Degraded(_)
+                | Arrival::Mended(_)
+                | Arrival::Look
+                | Arrival::Lost(_)
                 | Arrival::TeamWritten(_)
                 | Arrival::TeamHeld(_)
                 | Arrival::InboxesServed(_) => 99,

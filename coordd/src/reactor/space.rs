@@ -93,6 +93,12 @@ impl<S: Store> Reactor<S> {
         self.degrade(FULL.to_owned());
     }
 
+    /// Takes back what was said.
+    pub(super) fn mended(&mut self, text: &str) {
+        tracing::info!(text, "no longer so");
+        self.facts.degraded.retain(|it| it != text);
+    }
+
     /// Publishes a warning.
     pub(super) fn degrade(&mut self, text: String) {
         tracing::error!("{text}");

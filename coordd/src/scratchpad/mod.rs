@@ -217,6 +217,11 @@ impl Scratchpad {
         Ok(Checked::Lost)
     }
 
+    /// How many things are in it, at most so many. None can be seen where it cannot be read.
+    pub(crate) fn things(&self, limit: usize) -> usize {
+        self.dir.names(limit).map_or(0, |(names, _)| names.len())
+    }
+
     /// The files in it, by path.
     pub(crate) fn list(&self) -> Result<Listing, ScratchpadError> {
         let mut listing = Listing::default();

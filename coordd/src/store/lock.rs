@@ -4,14 +4,15 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, FileError};
+use crate::dir::{Dir, FileError, FileId};
 
-const NAME: &str = "coordd.lock";
+/// The lock's file, in each of the folders.
+pub(crate) const NAME: &str = "coordd.lock";
 
 /// How often a lock file that was removed meanwhile is made again before somebody is doing it on
 /// purpose.
@@ -29,10 +30,16 @@ pub(crate) enum LockError {
 /// Held for as long as the daemon runs.
 #[derive(Debug)]
 pub(crate) struct InstanceLock {
-    _file: File,
+    file: File,
 }
 
 impl InstanceLock {
+    /// Whether the lock's file still stands in the folder at this path: without it the lock keeps nobody out.
+    pub(crate) fn is_in_place(&self, folder: &Path) -> bool {
+        let held = FileId::held(&self.file);
+        held.is_some() && FileId::at(&folder.join(NAME)) == held
+    }
+
     /// Takes the lock of a folder, or says who has it.
     pub(crate) fn take(dir: &Dir) -> Result<Self, LockError> {
         let path = dir.path().join(NAME);
@@ -64,7 +71,7 @@ impl InstanceLock {
                 write_pid(&mut file).map_err(|source| {
                     failed(FileError::Io { action: "write", path: path.clone(), source })
                 })?;
-                return Ok(Self { _file: file });
+                return Ok(Self { file });
             }
         }
         Err(LockError::Busy { pid: None, folder: dir.path().into() })
@@ -90,7 +97,6 @@ fn pid_text(pid: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -111,6 +117,19 @@ mod tests {
         assert!(error.to_string().contains("already running"), "{error}");
         drop(first);
         InstanceLock::take(&dir).unwrap();
+    }
+
+    /// fR5: a lock whose file was removed, or whose folder was, keeps nobody out, and that is seen.
+    #[test]
+    fn fr5_a_lock_whose_file_is_gone_is_not_in_place() {
+        let (folder, dir) = folder();
+        let path = folder.path().join("run");
+        let lock = InstanceLock::take(&dir).unwrap();
+        assert!(lock.is_in_place(&path));
+        std::fs::rename(path.join(NAME), path.join("aside")).unwrap();
+        assert!(!lock.is_in_place(&path));
+        let second = InstanceLock::take(&dir).unwrap();
+        assert!(!lock.is_in_place(&path) && second.is_in_place(&path));
     }
 
     #[test]

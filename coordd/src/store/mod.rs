@@ -37,6 +37,9 @@ pub(crate) trait Store {
 
     /// Puts a snapshot in place of all records: wholly or not at all, on disk when this returns.
     fn replace(&mut self, records: &[String]) -> Result<(), StoreError>;
+
+    /// Whether the next start would find what was committed: the files at the store's path are still the ones that are open.
+    fn look(&self) -> Result<(), StoreError>;
 }
 
 /// Why the store could not do it.
@@ -66,6 +69,13 @@ pub(crate) enum StoreError {
     /// After a failed fsync nobody knows what is on disk, so nothing more is written (rel-40).
     #[error("writing to {} failed before, so nothing more is written; check the disk and restart coordd", path.display())]
     Broken { path: PathBuf },
+    /// What is committed from now on, and all that was, is not where the next start looks for it.
+    #[error(
+        "{} was removed, moved or replaced while coordd ran, so what coordd keeps is no longer there; what is wanted \
+         back must be put there before coordd starts again",
+        path.display()
+    )]
+    Gone { path: PathBuf },
     #[error("{} does not keep the setting {pragma}: it is {found}; move the folder to a local file system", path.display())]
     PragmaRefused { path: PathBuf, pragma: &'static str, found: String },
     #[error("could not {action} the store {}; check the disk", path.display())]

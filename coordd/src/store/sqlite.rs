@@ -10,7 +10,9 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use super::checkpoint::Checkpointer;
+use super::rescue::with;
 use super::{RECORD_BYTES_MAX, Store, StoreError, crc};
+use crate::dir::FileId;
 
 /// How long a commit waits for a checkpoint that holds a lock for a moment.
 const BUSY_MS: u64 = 5_000;
@@ -36,10 +38,29 @@ pub(crate) struct SqliteStore {
     // up.
     checkpointer: Checkpointer,
     connection: Connection,
+    held: [Held; 2],
     seq_next: i64,
     /// What opening has read already, for the first load.
     loaded: Option<Vec<String>>,
     broken: bool,
+}
+
+/// A file of the store, as it was when the store was opened. The log stands for as long as a connection is open.
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    id: Option<FileId>,
+}
+
+impl Held {
+    fn of(path: PathBuf) -> Self {
+        let id = FileId::at(&path);
+        Self { path, id }
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.id.is_some() && FileId::at(&self.path) == self.id
+    }
 }
 
 impl SqliteStore {
@@ -52,6 +73,7 @@ impl SqliteStore {
         Ok(Self {
             path: path.into(),
             checkpointer: Checkpointer::start(path)?,
+            held: [Held::of(path.into()), Held::of(with(path, "-wal"))],
             connection,
             seq_next,
             loaded: Some(rows),
@@ -73,7 +95,8 @@ impl SqliteStore {
                 self.seq_next = next;
                 let bytes = records.iter().map(String::len).sum();
                 self.checkpointer.committed(&self.connection, bytes);
-                Ok(())
+                // Before anybody is told: "accepted" means that the next start finds it.
+                self.look()
             }
             Err(error) if is_full(&error, &self.path) => {
                 Err(StoreError::DiskFull { path: self.path.clone() })
@@ -108,6 +131,13 @@ impl Store for SqliteStore {
 
     fn replace(&mut self, records: &[String]) -> Result<(), StoreError> {
         self.write(true, records)
+    }
+
+    fn look(&self) -> Result<(), StoreError> {
+        match self.held.iter().find(|file| !file.is_in_place()) {
+            Some(file) => Err(StoreError::Gone { path: file.path.clone() }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -307,6 +337,36 @@ mod tests {
         assert!(matches!(store.commit(&text(&["a"])), Err(StoreError::Broken { .. })));
         drop(store);
         assert!(open(&path).unwrap().store.load().unwrap().is_empty());
+    }
+
+    /// fR8: each file of the store, and its folder, removed, moved or replaced by another one.
+    #[test]
+    fn fr8_a_commit_that_no_later_start_would_find_has_failed() {
+        let moves: [fn(&Path); 4] = [
+            |db| std::fs::remove_file(db).unwrap(),
+            |db| std::fs::remove_file(with(db, "-wal")).unwrap(),
+            |db| {
+                std::fs::rename(db.parent().unwrap(), db.parent().unwrap().with_extension("x"))
+                    .unwrap();
+            },
+            |db| {
+                let copy = with(db, ".copy");
+                std::fs::copy(db, &copy).unwrap();
+                std::fs::rename(copy, db).unwrap();
+            },
+        ];
+        for (number, change) in moves.into_iter().enumerate() {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("s")).unwrap();
+            let path = folder.path().join("s/coordd.db");
+            let mut store = open(&path).unwrap().store;
+            store.commit(&text(&["a"])).unwrap();
+            store.look().unwrap();
+            change(&path);
+            assert!(matches!(store.look(), Err(StoreError::Gone { .. })), "{number}");
+            let told = store.commit(&text(&["b"]));
+            assert!(matches!(told, Err(StoreError::Gone { .. })), "{number}: {told:?}");
+        }
     }
 
     #[test]

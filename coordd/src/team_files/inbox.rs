@@ -14,7 +14,7 @@ use proto::teammate::{Entry, Row, inbox_name};
 use super::assigned::{Assigns, assigned_by_others};
 use super::lock::{Lock, LockError};
 use super::{TeamFiles, TeamFilesError, team_name};
-use crate::dir::{Content, Demand, Dir, DirError, DirId, FileError};
+use crate::dir::{Content, Demand, Dir, DirError, FileError, FileId};
 
 /// Longest inbox file that is read: eight of the longest messages, each with all characters
 /// escaped.
@@ -119,7 +119,7 @@ impl Inboxes {
     }
 
     /// Tells the folder from one that was made in its place.
-    pub(crate) fn id(&self) -> Result<DirId, InboxError> {
+    pub(crate) fn id(&self) -> Result<FileId, InboxError> {
         let failed = |source| InboxError::Folder(TeamFilesError::Folder { source });
         self.dir.id().map_err(failed)
     }

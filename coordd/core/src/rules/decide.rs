@@ -4,7 +4,9 @@ use crate::rules::call::{Call, Said, Verdict, key_of, reply};
 use crate::rules::may::may;
 use crate::rules::starting::same_secret;
 use crate::rules::turn::{Step, Turn};
-use crate::rules::{bridge, ending, handing, lifecycle, outside, pty, requests, terminal, tick};
+use crate::rules::{
+    bridge, ending, handing, lifecycle, outside, pty, requests, scratchpad, terminal, tick,
+};
 use crate::state::agent::Life;
 use crate::state::answer::Answer;
 use crate::state::bridge::AGENT;
@@ -67,6 +69,9 @@ fn take(turn: &mut Turn<'_>, input: Input) {
             if it.is_some_and(|it| it.scratchpad.as_deref() != Some(&path)) {
                 turn.record(Record::ScratchpadReady { session, path });
             }
+        }
+        Input::ScratchpadLost { session, path } => {
+            scratchpad::lost(turn, &session, &path);
         }
         Input::TeamEdited { team, description, outside } => {
             requests::teams::edited(turn, &team, description, outside);

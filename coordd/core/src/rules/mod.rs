@@ -21,6 +21,7 @@ mod pty;
 mod requests;
 pub mod route;
 pub mod runs;
+mod scratchpad;
 mod settle;
 mod starting;
 mod task;

@@ -84,6 +84,13 @@ pub enum Input {
         /// The path of the folder.
         path: String,
     },
+    /// What was in the scratchpad is gone; an empty one is there.
+    ScratchpadLost {
+        /// Whose.
+        session: SessionId,
+        /// Where.
+        path: String,
+    },
     /// The team file was changed by someone else in a way that makes sense.
     TeamEdited {
         /// The team, by its name.

@@ -18,6 +18,7 @@ mod outside;
 mod pty;
 mod questions;
 mod routing;
+mod scratchpad;
 mod sessions;
 mod starts;
 mod stories;

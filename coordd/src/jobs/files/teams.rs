@@ -54,7 +54,7 @@ impl Thread {
     ) {
         let (mut removed, mut kept) = (Vec::new(), Vec::new());
         self.remove_team_files(team, &mut removed, &mut kept);
-        if let Some(held) = self.scratchpads.remove(session) {
+        if let Some(held) = self.scratchpads.remove(session).map(|it| it.scratchpad) {
             remove_scratchpad(held, &mut removed, &mut kept);
             // The session goes on, and its agents know the path.
             self.open(session, cwd, tmp, true);
