@@ -9,23 +9,69 @@ use crate::paths::Vars;
 /// Where agents find Claude Code, when not in PATH.
 pub(crate) const CLAUDE: &str = "COORDD_CLAUDE";
 
-/// Variables that pass by their whole name.
+/// Variables that pass, each by its whole name: what begins alike may be another program's password (`RUSTDESK_PASSWORD`), or a
+/// key that is for publishing and not for working (`CARGO_REGISTRY_TOKEN`). The configuration adds others.
 const NAMES: &[&str] = &[
+    // The user, the machine, the terminal.
     "PATH",
     "HOME",
     "USER",
     "LOGNAME",
     "SHELL",
-    "LANG",
-    "LANGUAGE",
     "TZ",
     "TERM",
     "COLORTERM",
+    "NO_COLOR",
     "TMPDIR",
     "EDITOR",
     "VISUAL",
     "PAGER",
+    "CI",
     "SSH_AUTH_SOCK",
+    // Language.
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_ADDRESS",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+    // Folders.
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_BIN_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
+    // Models.
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_BETAS",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_SMALL_FAST_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_MODEL",
+    "OPENAI_ORGANIZATION",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT",
+    "OPENAI_PROJECT_ID",
+    // Claude Code.
     "CLAUDE_CODE_TMPDIR",
     "CLAUDE_CODE_SIMPLE",
     "CLAUDE_CONFIG_DIR",
@@ -33,6 +79,7 @@ const NAMES: &[&str] = &[
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_TELEMETRY",
     "DISABLE_ERROR_REPORTING",
+    // The network.
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
@@ -45,8 +92,8 @@ const NAMES: &[&str] = &[
     "SSL_CERT_DIR",
     "CURL_CA_BUNDLE",
     "REQUESTS_CA_BUNDLE",
-    "VIRTUAL_ENV",
-    "JAVA_HOME",
+    "NODE_EXTRA_CA_CERTS",
+    // C and its kin.
     "CC",
     "CXX",
     "LD",
@@ -61,39 +108,129 @@ const NAMES: &[&str] = &[
     "LIBRARY_PATH",
     "CPATH",
     "CMAKE_PREFIX_PATH",
+    "CMAKE_BUILD_PARALLEL_LEVEL",
+    "CMAKE_GENERATOR",
+    // Rust.
+    "CARGO_HOME",
+    "CARGO_TARGET_DIR",
+    "CARGO_BUILD_JOBS",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_BUILD_TARGET_DIR",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_HTTP_CAINFO",
+    "CARGO_HTTP_PROXY",
+    "CARGO_INCREMENTAL",
+    "CARGO_NET_GIT_FETCH_WITH_CLI",
+    "CARGO_NET_OFFLINE",
+    "CARGO_TERM_COLOR",
+    "RUSTC",
+    "RUSTC_WRAPPER",
+    "RUSTDOCFLAGS",
+    "RUSTFLAGS",
+    "RUSTUP_DIST_SERVER",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "RUSTUP_UPDATE_ROOT",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "RUST_MIN_STACK",
+    "RUST_TEST_THREADS",
+    // Go.
+    "GOARCH",
+    "GOBIN",
+    "GOCACHE",
+    "GOENV",
+    "GOEXPERIMENT",
+    "GOFLAGS",
+    "GOMAXPROCS",
+    "GOMODCACHE",
+    "GONOPROXY",
+    "GONOSUMDB",
+    "GOOS",
+    "GOPATH",
+    "GOPRIVATE",
+    "GOPROXY",
+    "GOROOT",
+    "GOSUMDB",
+    "GOTMPDIR",
+    "GOTOOLCHAIN",
+    "GOWORK",
+    // JavaScript.
+    "NODE_ENV",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NPM_CONFIG_CACHE",
+    "NPM_CONFIG_PREFIX",
+    "NPM_CONFIG_REGISTRY",
+    "NPM_CONFIG_USERCONFIG",
+    "npm_config_cache",
+    "npm_config_prefix",
+    "npm_config_registry",
+    "npm_config_userconfig",
     "NVM_DIR",
     "PNPM_HOME",
+    // Python.
+    "VIRTUAL_ENV",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONHASHSEED",
+    "PYTHONHOME",
+    "PYTHONIOENCODING",
+    "PYTHONPATH",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONUNBUFFERED",
+    "PYTHONUTF8",
+    "PYTHONWARNINGS",
+    "PIP_CACHE_DIR",
+    "PIP_CERT",
+    "PIP_DISABLE_PIP_VERSION_CHECK",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_INDEX_URL",
+    "PIP_REQUIRE_VIRTUALENV",
+    "UV_CACHE_DIR",
+    "UV_INDEX_URL",
+    "UV_OFFLINE",
+    "UV_PROJECT_ENVIRONMENT",
+    "UV_PYTHON",
+    "CONDA_DEFAULT_ENV",
+    "CONDA_EXE",
+    "CONDA_PREFIX",
+    "CONDA_PYTHON_EXE",
+    "CONDA_SHLVL",
+    // Java.
+    "JAVA_HOME",
+    "MAVEN_HOME",
+    "MAVEN_OPTS",
+    "GRADLE_HOME",
+    "GRADLE_OPTS",
+    "GRADLE_USER_HOME",
+    // Git and its servers.
+    "GIT_AUTHOR_DATE",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_NAME",
+    "GIT_COMMITTER_DATE",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
     "GH_TOKEN",
     "GITHUB_TOKEN",
     "GH_HOST",
+    // Containers and Nix.
     "DOCKER_HOST",
     "KUBECONFIG",
-    "CI",
+    "NIX_PATH",
+    "NIX_PROFILES",
+    "NIX_REMOTE",
+    "NIX_SSL_CERT_FILE",
 ];
 
-/// Variables that pass by the prefix of their name.
-const PREFIXES: &[&str] = &[
-    "LC_",
-    "XDG_",
-    "ANTHROPIC_",
-    "OPENAI_",
-    "COORDD_",
-    "CARGO_",
-    "RUSTUP_",
-    "RUST",
-    "GO",
-    "NODE_",
-    "NPM_CONFIG_",
-    "npm_config_",
-    "PYTHON",
-    "PIP_",
-    "UV_",
-    "CONDA_",
-    "MAVEN_",
-    "GRADLE_",
-    "GIT_",
-    "NIX_",
-];
+/// Our own variables, by how they begin: no other program's do.
+const OWN: &str = "COORDD_";
 
 /// Variables that never pass, even where the configuration names them.
 const NEVER: &[&str] = &[
@@ -145,9 +282,8 @@ pub(crate) fn for_agents(vars: &Vars, config: &Config) -> Vars {
 /// The variables that pass. `more` are names that the configuration adds.
 fn allowed(vars: &Vars, more: &[String]) -> Vars {
     let passes = |name: &str| {
-        let listed = NAMES.contains(&name)
-            || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-            || more.iter().any(|it| it == name);
+        let listed =
+            NAMES.contains(&name) || name.starts_with(OWN) || more.iter().any(|it| it == name);
         listed && !is_the_callers_own(name)
     };
     vars.iter()
@@ -215,6 +351,64 @@ mod tests {
         let claude = |vars: Vars| for_agents(&vars, &config).remove(CLAUDE).unwrap();
         assert_eq!(claude(Vars::new()), "/opt/claude");
         assert_eq!(claude(Vars::from([(CLAUDE.to_owned(), "/mine".to_owned())])), "/mine");
+    }
+
+    /// fP21: what only begins like a variable of the user's tools is somebody else's, and often a secret.
+    #[test]
+    fn fp21_what_only_begins_alike_does_not_pass() {
+        let foreign = [
+            "GOOGLE_API_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_PROJECT",
+            "GODADDY_API_SECRET",
+            "GOG_TOKEN",
+            "GOTIFY_TOKEN",
+            "GOCD_PASSWORD",
+            "GOPASS_AGE_PASSWORD",
+            "RUSTDESK_PASSWORD",
+            "RUSTFS_SECRET_KEY",
+            "RUST_ANALYZER_TOKEN",
+            "RUSTUP_SECRET",
+            "PYTHONANYWHERE_API_TOKEN",
+            "PYTHON_KEYRING_PASSWORD",
+            "PIP_PASSWORD",
+            "UV_PUBLISH_TOKEN",
+            "UV_INDEX_PRIVATE_PASSWORD",
+            "CONDA_TOKEN",
+            "CARGO_REGISTRY_TOKEN",
+            "CARGO_REGISTRIES_OURS_TOKEN",
+            "NPM_TOKEN",
+            "NPM_CONFIG__AUTH",
+            "npm_config__authtoken",
+            "NODE_AUTH_TOKEN",
+            "MAVEN_PASSWORD",
+            "GRADLE_PUBLISH_SECRET",
+            "GITLAB_TOKEN",
+            "GIT_PASSWORD",
+            "GIT_ASKPASS",
+            "GIT_TOKEN",
+            "NIX_GITHUB_PRIVATE_TOKEN",
+            "XDG_SECRET",
+            "XDG_SESSION_COOKIE",
+            "LC_PASSWORD",
+            "ANTHROPIC_ADMIN_KEY",
+            "OPENAI_ADMIN_KEY",
+            "PATHS",
+            "HOMEBREW_GITHUB_API_TOKEN",
+            "CIRCLE_TOKEN",
+            "CCACHE_SECRET",
+            "LDAP_PASSWORD",
+            "LANGSMITH_API_KEY",
+            "TERMINUS_TOKEN",
+            "DOCKER_HOST_PASSWORD",
+        ];
+        assert_eq!(passed(&foreign, &[]), Vec::<String>::new());
+        let mut all: Vec<_> = NAMES.to_vec();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), NAMES.len(), "each once");
+        let passing: Vec<_> = all.iter().filter(|name| !is_the_callers_own(name)).collect();
+        assert_eq!(passing.len(), NAMES.len(), "what never passes need not be listed");
     }
 
     #[test]
