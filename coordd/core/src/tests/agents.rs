@@ -128,7 +128,8 @@ fn w7_more_workers_than_places_wait_in_order() {
     for (name, waits) in [("a", None), ("b", None), ("c", Some(2)), ("d", Some(2)), ("e", Some(2))]
     {
         let Ok(Answer::Spawned { waits_for, .. }) = stage.spawn(lead, name) else { panic!() };
-        let want = waits.map(|running: u32| alloc::format!("a place: {running} of 2 workers run"));
+        let want =
+            waits.map(|running: u32| alloc::format!("a place: {running} of 2 workers are running"));
         assert_eq!(waits_for, want, "{name}");
     }
     assert_eq!(lives(&stage), ["up", "up", "waits", "waits", "waits"]);
