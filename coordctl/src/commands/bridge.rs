@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::terminal::line;
-use crate::{expect, format, output, paths};
+use crate::{expect, output, paths};
 use proto::request::Request;
 use proto::response::Response;
 

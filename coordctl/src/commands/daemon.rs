@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::paths::Paths;
 use crate::terminal::line;
-use crate::{expect, format, output, owner, start};
+use crate::{expect, output, owner, start};
 use coordd_common::files::replace;
 use coordd_common::processes;
 use proto::error::ErrorCode;
