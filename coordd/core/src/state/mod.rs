@@ -9,6 +9,7 @@ pub mod effect;
 pub mod far;
 pub mod id;
 pub mod input;
+mod kept;
 pub mod limits;
 pub mod live;
 pub mod message;
