@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rel42_a_log_that_is_too_long_is_put_aside() {
+    fn a_log_that_is_too_long_is_put_aside() {
         let folder = tempfile::tempdir().unwrap();
         let (path, aside) = (folder.path().join("log"), folder.path().join("log.1"));
         for (line, kept, put_aside) in [
