@@ -120,7 +120,7 @@ mod tests {
 
     fn paths(home: &Path) -> Paths {
         let socket = home.join("run/s").into_os_string();
-        crate::paths::find(&|name| match name {
+        paths::find(&|name| match name {
             "HOME" => Some(home.into()),
             "COORDD_SOCKET" => Some(socket.clone()),
             _ => None,
@@ -130,7 +130,7 @@ mod tests {
 
     fn socket(home: &Path) -> (Socket, Listener) {
         let paths = paths(home);
-        let folder = crate::paths::open_runtime(&paths).unwrap();
+        let folder = paths::open_runtime(&paths).unwrap();
         let lock = InstanceLock::take(&folder).unwrap();
         let (listener, id) = listener::bind(&paths.socket).unwrap();
         (Socket::bound(paths, folder, lock, id), listener)
@@ -149,7 +149,7 @@ mod tests {
         assert!(listener::is_served(&path));
         fs::remove_file(path.with_file_name("coordd.lock")).unwrap();
         assert!(socket.look().unwrap().is_none(), "only the lock was gone");
-        let taken = InstanceLock::take(&crate::paths::open_runtime(&socket.paths).unwrap());
+        let taken = InstanceLock::take(&paths::open_runtime(&socket.paths).unwrap());
         assert!(matches!(taken, Err(LockError::Busy { .. })), "it is taken again");
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let path = socket.path().clone();
         let aside = home.path().join("aside");
         fs::rename(path.parent().unwrap(), &aside).unwrap();
-        let other = crate::paths::open_runtime(&socket.paths).unwrap();
+        let other = paths::open_runtime(&socket.paths).unwrap();
         let lock = InstanceLock::take(&other).unwrap();
         let _theirs = UnixListener::bind(&path).unwrap();
         let before = FileId::at(&path);
