@@ -42,6 +42,7 @@ mod questions;
 mod readme;
 mod recorded;
 mod roles;
+mod sandbox;
 mod scratchpad;
 mod sessions;
 mod socket;

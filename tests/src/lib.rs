@@ -23,6 +23,7 @@
 )]
 
 pub mod agents;
+pub mod boxes;
 pub mod cli;
 pub mod client;
 pub mod daemon;

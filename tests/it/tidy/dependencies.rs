@@ -143,6 +143,7 @@ fn everything_comes_from_crates_io() {
         "coordd-bridge",
         "coordd-common",
         "coordd-core",
+        "coordd-sandbox",
         "coordd-worker",
         "proto",
         "proto-words",
