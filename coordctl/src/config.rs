@@ -1,7 +1,7 @@
 //! The user's `~/.config/coordd/config.toml`.
 
 use crate::error::Failure;
-use proto::agent::{Permissions, Runtime};
+use proto::agent::{Permissions, Runtime, SandboxChoice};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) anthropic: Endpoint,
     pub(crate) openai: Endpoint,
     pub(crate) permissions: Rules,
+    pub(crate) sandbox: Sandbox,
     /// Settings of the daemon itself, which reads and checks them.
     #[serde(rename = "daemon")]
     _daemon: toml::Table,
@@ -46,6 +47,18 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Endpoint {
     pub(crate) base_url: Option<String>,
+}
+
+/// The box in which commands run.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Sandbox {
+    /// Whether there is one, where the machine can.
+    enabled: Option<bool>,
+    /// Hosts that can be reached from it, or presets.
+    hosts: Vec<String>,
+    /// Commands that run outside of it, as the pattern of a `Bash` rule.
+    outside: Vec<String>,
 }
 
 /// What needs no approval, what does, and what is refused.
@@ -95,7 +108,9 @@ impl Config {
 
     pub(crate) fn permissions(&self) -> Permissions {
         let Rules { mode, allow, ask, deny } = self.permissions.clone();
-        Permissions { mode, allow, ask, deny }
+        let Sandbox { enabled, hosts, outside } = self.sandbox.clone();
+        let sandbox = SandboxChoice { off: enabled == Some(false), hosts, outside };
+        Permissions { mode, allow, ask, deny, sandbox }
     }
 }
 

@@ -44,6 +44,9 @@ pub(crate) fn user_manager_runs(vars: &Vars) -> bool {
         && paths::in_path(vars, "systemctl").is_some()
 }
 
+/// Set where commands of agents run.
+const BOXED: &str = "COORDD_BOXED";
+
 /// Starts coordd and waits until it answers. What the one before it has lost is said: whoever starts it may not know.
 pub(crate) fn start(paths: &Paths, vars: &Vars) -> Result<(), Failure> {
     let lost = lost(paths);
@@ -63,6 +66,14 @@ fn lost(paths: &Paths) -> Option<String> {
 }
 
 fn start_quietly(paths: &Paths, vars: &Vars) -> Result<(), Failure> {
+    // A second daemon in there would be nobody's.
+    if vars.contains_key(BOXED) {
+        return Err(Failure::new(
+            Exit::NoDaemon,
+            "this is the sandbox of an agent, from which coordd is not reached",
+        )
+        .hint("run coordctl in a terminal of yours"));
+    }
     let until = Instant::now() + START_LIMIT;
     if is_under_systemd(paths, vars) {
         systemctl(&["start", "coordd.service"])?;

@@ -137,6 +137,23 @@ pub struct Permissions {
     /// Is refused.
     #[serde(default)]
     pub deny: Vec<String>,
+    /// The box in which commands run.
+    #[serde(default)]
+    pub sandbox: SandboxChoice,
+}
+
+/// What the user chose about the box in which commands run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxChoice {
+    /// There is none.
+    #[serde(default)]
+    pub off: bool,
+    /// Hosts that can be reached from it: names, `*.` in front for all below, or presets as in `cargo`.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Commands that run outside of it, as patterns of `Bash` rules.
+    #[serde(default)]
+    pub outside: Vec<String>,
 }
 
 /// How a run ended, as the agent process writes it into `outcome-<run>.json` of its folder before
@@ -231,6 +248,9 @@ pub struct Activity {
     /// What the run has used so far.
     #[serde(default)]
     pub usage: Usage,
+    /// Whether its commands run in a box: `boxed`, `partly boxed: why`, `not boxed: why`; empty where coordd cannot tell.
+    #[serde(default)]
+    pub sandbox: String,
 }
 
 /// The input of a tool that an approval is asked for.

@@ -14,6 +14,7 @@
 )]
 
 mod ages;
+mod attacks;
 mod bad_input;
 mod bounded;
 mod claude;
@@ -52,3 +53,4 @@ mod teammates;
 mod teams;
 mod terminals;
 mod tidy;
+mod way_out;

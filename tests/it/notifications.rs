@@ -288,7 +288,7 @@ fn b6_what_an_agent_is_at_can_be_told() {
     let mut ended = agents.worker(&daemon, &mut lead, "ended");
     let mut lost = agents.worker(&daemon, &mut lead, "lost");
     let doing = "running Bash".to_owned();
-    let activity = Activity { doing, turns: 1, usage: Usage::default() };
+    let activity = Activity { doing, turns: 1, usage: Usage::default(), sandbox: String::new() };
     builds.client.send(&ToDaemon::Report(Report::Activity { activity: activity.clone() }));
     ended.complete(1, "all done");
     ended.exit();

@@ -8,7 +8,7 @@ use proto::request::Request;
 use proto::response::Response;
 use proto::view::{AgentState, PermissionView};
 use serde_json::{Value, json};
-use tests::rehearsal::{bash, call, lead, say, script, start, worker};
+use tests::rehearsal::{bash, call, lead, say, script, start, unboxed, worker};
 use tests::wait::until;
 use tests::{Client, Daemon, story};
 
@@ -19,7 +19,7 @@ fn two_folders(daemon: &Daemon, client: &mut Client) -> String {
         call("Two.", &json!([bash("mkdir two")])),
         say("Done.")
     ]);
-    begin(daemon, client, &script(&json!([lead(&steps)])), Permissions::default())
+    begin(daemon, client, &script(&json!([lead(&steps)])), unboxed())
 }
 
 fn begin(daemon: &Daemon, client: &mut Client, script: &Value, rules: Permissions) -> String {
@@ -141,7 +141,7 @@ fn w3_always_is_asked_once() {
         say("Done.")
     ]);
     let script = script(&json!([lead(&steps), worker(&worker_steps)]));
-    let session = begin(&daemon, &mut client, &script, Permissions::default());
+    let session = begin(&daemon, &mut client, &script, unboxed());
     let asked = question(&mut client, "mktemp note");
     assert_eq!(asked.question.rule, "Bash(mktemp note.XXXXXX)");
     daemon.kill9();
@@ -229,7 +229,7 @@ fn w3_edits_inside_are_free_and_rules_hold() {
         call("Outside.", &json!([write(outside.to_str().unwrap())])),
         say("Done.")
     ]);
-    let rules = Permissions { deny: vec!["Bash(rm *)".into()], ..Permissions::default() };
+    let rules = Permissions { deny: vec!["Bash(rm *)".into()], ..unboxed() };
     let session = begin(&daemon, &mut client, &script(&json!([lead(&steps)])), rules);
     let asked = until("a question", || open(&mut client).into_iter().next());
     assert_eq!(asked.question.tool, "Write");
@@ -239,4 +239,29 @@ fn w3_edits_inside_are_free_and_rules_hold() {
     let results = story::results(&entries);
     assert!(!results[0].1 && !results[1].1, "{results:?}");
     assert!(results[2].1 && results[2].0.contains("Bash(rm *)"), "{results:?}");
+}
+
+/// fP10: what was approved is the place that was shown. A folder that is swapped for a link while the question waits leads nowhere.
+#[test]
+fn fp10_a_place_that_changes_while_the_question_waits_is_not_written() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    for folder in ["out/dir", "elsewhere"] {
+        std::fs::create_dir_all(daemon.at(folder)).unwrap();
+    }
+    let path = daemon.at("out/dir/k").display().to_string();
+    let write = json!({ "name": "Write", "input": { "file_path": path, "content": "evil" } });
+    let script = script(&json!([lead(&json!([call("Write.", &json!([write])), say("Done.")]))]));
+    let session = begin(&daemon, &mut client, &script, unboxed());
+    let asked = until("a question", || open(&mut client).into_iter().next());
+    std::fs::rename(daemon.at("out/dir"), daemon.at("out/old")).unwrap();
+    std::os::unix::fs::symlink(daemon.at("elsewhere"), daemon.at("out/dir")).unwrap();
+    let (id, reason) = (asked.id, String::new());
+    client.ok(Request::PermissionAnswer { id, allow: true, always: false, reason });
+    let lead = format!("{session}/lead");
+    client.agent_until(&lead, "has ended its run", |it| it.runs == 1);
+    let entries = client.transcript(&lead);
+    let results = story::results(&entries);
+    assert!(results[0].1, "it is an error: {results:?}");
+    assert!(!daemon.at("elsewhere/k").exists() && !daemon.at("out/old/k").exists());
 }

@@ -1,4 +1,4 @@
-//! F: the box in which commands run, by itself: what `coordd-sandbox` holds, and that it ends as the command does.
+//! W-13: the box in which commands run, by itself: what `coordd-sandbox` holds, and that it ends as the command does.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ fn text(path: &std::path::Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// f1: what the machine can do is found out by doing it.
+/// W-13: what the machine can do is found out by doing it.
 #[test]
-fn f1_the_machine_says_what_it_can_do() {
+fn w13_the_machine_says_what_it_can_do() {
     let output =
         std::process::Command::new(program("coordd-sandbox")).arg("--probe").output().unwrap();
     let abilities: Abilities = serde_json::from_slice(&output.stdout).unwrap();
@@ -24,9 +24,9 @@ fn f1_the_machine_says_what_it_can_do() {
     assert_eq!(abilities.no_landlock, None);
 }
 
-/// f1: a setting that forbids namespaces is named.
+/// W-13: a setting that forbids namespaces is named.
 #[test]
-fn f1_a_setting_in_the_way_is_named() {
+fn w13_a_setting_in_the_way_is_named() {
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --probe";
     let output = std::process::Command::new("unshare")
         .args(["--user", "--map-root-user", "sh", "-c", script])
@@ -40,9 +40,9 @@ fn f1_a_setting_in_the_way_is_named() {
     assert_eq!(abilities.level(), Some(Level::Landlock), "{abilities:?}");
 }
 
-/// f1: only what the policy names can be written, and what it hides cannot be read, on both levels.
+/// W-13: only what the policy names can be written, and what it hides cannot be read, on both levels.
 #[test]
-fn f1_only_what_is_writable_is_written_and_what_is_hidden_is_not_read() {
+fn w13_only_what_is_writable_is_written_and_what_is_hidden_is_not_read() {
     for level in LEVELS {
         let place = Place::new(level);
         let beside = place.at("beside");
@@ -61,9 +61,9 @@ fn f1_only_what_is_writable_is_written_and_what_is_hidden_is_not_read() {
     }
 }
 
-/// f1: inside of what can be written, parts stay as they are, and keep their names.
+/// W-13: inside of what can be written, parts stay as they are, and keep their names.
 #[test]
-fn f1_protected_parts_of_a_workspace_stay() {
+fn w13_protected_parts_of_a_workspace_stay() {
     let mut place = Place::new(Level::Namespaces);
     std::fs::create_dir_all(place.at("w/.git/hooks")).unwrap();
     std::fs::write(place.at("w/.git/config"), "[core]\n").unwrap();
@@ -81,9 +81,9 @@ fn f1_protected_parts_of_a_workspace_stay() {
     assert!(!place.at("w/.git/gone").exists(), "no placeholder is left");
 }
 
-/// f1: it ends as the command ended; the caller sees no difference.
+/// W-13: it ends as the command ended; the caller sees no difference.
 #[test]
-fn f1_it_ends_as_the_command_does() {
+fn w13_it_ends_as_the_command_does() {
     for level in LEVELS {
         let place = Place::new(level);
         for code in [0, 1, 3, 125, 255] {
@@ -100,9 +100,9 @@ fn f1_it_ends_as_the_command_does() {
     }
 }
 
-/// f1: it does not wait for what the command left running, and that goes on until somebody ends it.
+/// W-13: it does not wait for what the command left running, and that goes on until somebody ends it.
 #[test]
-fn f1_what_is_left_running_holds_nothing_up() {
+fn w13_what_is_left_running_holds_nothing_up() {
     let place = Place::new(Level::Namespaces);
     let start = Instant::now();
     let mut command =
@@ -113,9 +113,9 @@ fn f1_what_is_left_running_holds_nothing_up() {
     tests::wait::until("what was left to go on", || place.at("w/went").exists().then_some(()));
 }
 
-/// f1: no box with a wall missing: whatever cannot be done, the command does not run.
+/// W-13: no box with a wall missing: whatever cannot be done, the command does not run.
 #[test]
-fn f1_a_box_that_cannot_be_built_runs_nothing() {
+fn w13_a_box_that_cannot_be_built_runs_nothing() {
     let with = |change: fn(&mut Place)| {
         let mut place = Place::new(Level::Namespaces);
         change(&mut place);
@@ -146,9 +146,9 @@ fn f1_a_box_that_cannot_be_built_runs_nothing() {
     assert!(!missing.status.success());
 }
 
-/// f1: an ordinary user has the same walls as root.
+/// W-13: an ordinary user has the same walls as root.
 #[test]
-fn f1_an_ordinary_user_has_the_same_box() {
+fn w13_an_ordinary_user_has_the_same_box() {
     let as_root = if rustix::process::getuid().is_root() { "" } else { "sudo -n " };
     let place = Place::new(Level::Namespaces);
     drop(place.command("true"));
@@ -166,10 +166,10 @@ fn f1_an_ordinary_user_has_the_same_box() {
     assert!(said.starts_with("65534\n") && !said.contains("the key"), "{said}");
 }
 
-/// f1: what a box costs, alternating with a plain shell. The wall time is printed; what is held is the processor's time, since
+/// W-13: what a box costs, alternating with a plain shell. The wall time is printed; what is held is the processor's time, since
 /// a busy machine makes everything wait.
 #[test]
-fn f1_a_box_costs_little() {
+fn w13_a_box_costs_little() {
     const ROUNDS: u32 = 200;
     const OVER_MS: u64 = 8;
     let place = Place::new(Level::Namespaces);

@@ -26,7 +26,7 @@ pub fn session(sandbox: &Sandbox, mode: &str, script: &Value) -> NewSession {
         }),
         runtime: Runtime::Native,
         lead_runtime: Runtime::Native,
-        permissions: Permissions::default(),
+        permissions: unboxed(),
         scratchpad: true,
         max_turns: 0,
         run_s: 0,
@@ -35,6 +35,13 @@ pub fn session(sandbox: &Sandbox, mode: &str, script: &Value) -> NewSession {
         cross_session_inbound: String::new(),
         host_for: String::new(),
     }
+}
+
+/// No rules, and no box: for tests about other things, whose commands meet in files all over the test's folder.
+pub fn unboxed() -> Permissions {
+    let mut permissions = Permissions::default();
+    permissions.sandbox.off = true;
+    permissions
 }
 
 fn fresh_number() -> u32 {

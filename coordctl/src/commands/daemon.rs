@@ -271,7 +271,7 @@ fn install(context: &mut Context) -> anyhow::Result<Exit> {
     if !bin.join("coordd").exists() {
         let failure = Failure::failed(format!("there is no coordd in {}", bin.display()));
         return Err(failure
-            .hint("install coordd, coordd-worker and coordctl into one folder")
+            .hint("install coordd, coordd-worker, coordd-sandbox and coordctl into one folder")
             .into());
     }
     let service = SERVICE_UNIT.replace("@bindir@", &escape(&bin.to_string_lossy()));

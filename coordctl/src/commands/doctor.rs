@@ -1,6 +1,7 @@
 //! `coordctl doctor`: checks the installation. It starts nothing and changes nothing.
 
 mod replaced;
+mod sandbox;
 
 use super::daemon::Unreached;
 use crate::config::Config;
@@ -71,6 +72,7 @@ pub(crate) fn run(context: &mut Context) -> anyhow::Result<Exit> {
     checks.extend(set_aside(&context.paths.state_dir));
     checks.extend(scratch_root(context, own));
     checks.extend(programs(context));
+    checks.push(sandbox::check(context));
     checks.extend(bridge(context));
     checks.push(configured_model(context));
     checks.extend(systemd(context));

@@ -6,6 +6,7 @@ use crate::error::{Exit, Failure};
 use crate::paths::Vars;
 use crate::terminal::line;
 use crate::{env, expect, model, output, words, worker};
+use coordd_sandbox::Hosts;
 use proto::agent::{Model, Permissions, Runtime};
 use proto::request::{NewSession, Request};
 use std::ffi::OsStr;
@@ -73,6 +74,13 @@ pub(crate) struct SessionArgs {
     /// The permission mode: default, acceptEdits, plan, dontAsk or bypassPermissions.
     #[arg(long, value_name = "MODE", value_parser = PERMISSION_MODES)]
     pub(crate) permission_mode: Option<String>,
+    /// A host that commands reach from their sandbox, as in example.com or *.example.com, or one of cargo, npm, pypi, go, debian,
+    /// github; may be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Vec<String>,
+    /// Run commands without a sandbox; each that is not covered by a rule is asked for.
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
     /// How to treat messages from other sessions: accept, hold, refuse or auto.
     #[arg(long, value_name = "WHAT", value_parser = ["accept", "hold", "refuse", "auto"])]
     pub(crate) inbound: Option<String>,
@@ -150,6 +158,12 @@ pub(crate) fn prepare(
     if let Some(mode) = &args.permission_mode {
         permissions.mode.clone_from(mode);
     }
+    permissions.sandbox.off |= args.no_sandbox;
+    permissions.sandbox.hosts.extend(args.host.iter().cloned());
+    Hosts::parse(&permissions.sandbox.hosts).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("correct --host, or `hosts` under [sandbox] in the configuration")
+    })?;
     let cwd = cwd.into_os_string().into_string().map_err(|path| {
         Failure::usage(format!("the folder {} has a name that is not UTF-8", path.display()))
             .hint("work in a folder whose path is UTF-8")
@@ -254,7 +268,7 @@ mod tests {
         let rules = |rule: &str| vec!["Bash(y)".to_owned(), rule.to_owned()];
         let with = |allow: &str, ask: &str, deny: &str| {
             let (allow, ask, deny) = (rules(allow), rules(ask), rules(deny));
-            check_rules(&vars, &Permissions { mode: String::new(), allow, ask, deny })
+            check_rules(&vars, &Permissions { allow, ask, deny, ..Permissions::default() })
         };
         assert_eq!(with("Read", "Read", "Read"), Ok(()));
         for bad in [

@@ -9,6 +9,7 @@ use crate::{expect, format, output, words};
 use proto::agent::{Role, Runtime};
 use proto::request::Request;
 use proto::view::{AgentState, AgentView, DaemonView, SessionView};
+use std::collections::BTreeMap;
 
 /// Show the daemon and all sessions, or one session with its agents.
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,7 @@ fn one(context: &mut Context, session: &str) -> anyhow::Result<Exit> {
         expect!(&response, SessionDetail { session, agents });
         output::print(&heading(context, session))?;
         output::table(&agent_table(agents, coordd_common::wall_ms()))?;
+        output::print(&boxes(agents))?;
         Ok(output::print(&terminals(session, agents))?)
     })?;
     Ok(Exit::Done)
@@ -125,6 +127,27 @@ fn terminals(session: &SessionView, agents: &[AgentView]) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
+/// Whether commands of agents run in a box, for each that says so; agents of one word in one line.
+fn boxes(agents: &[AgentView]) -> String {
+    let mut by_word: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for it in agents.iter().filter(|it| it.state != AgentState::Stopped) {
+        let word = match it.runtime {
+            Runtime::Native => match it.activity.as_ref().map(|it| it.sandbox.as_str()) {
+                None | Some("") => continue,
+                Some(word) => line(word),
+            },
+            Runtime::Claude | Runtime::Terminal => {
+                "not boxed: the program asks by the rules, and runs what it runs as you".to_owned()
+            }
+            Runtime::External | Runtime::Bridged => continue,
+        };
+        by_word.entry(word).or_default().push(line(&it.name));
+    }
+    let lines: Vec<String> =
+        by_word.iter().map(|(word, names)| format!("\n{}: {word}", names.join(", "))).collect();
+    if lines.is_empty() { String::new() } else { format!("{}\n", lines.concat()) }
+}
+
 /// The lead, then workers by phase.
 fn agent_table(agents: &[AgentView], now_ms: u64) -> Table {
     let heading =
@@ -189,6 +212,37 @@ mod tests {
     use crate::live::roster::tests::agent;
     use proto::notification::RunStatus;
     use proto::view::LastRun;
+
+    /// W-13: a status says of each agent whether its commands are boxed, and why not.
+    #[test]
+    fn w13_status_says_who_is_boxed() {
+        let with = |name: &str, sandbox: &str| {
+            let mut it = agent(name, name, Role::Worker, AgentState::Running);
+            it.activity = Some(proto::agent::Activity {
+                doing: "thinking".into(),
+                turns: 1,
+                usage: proto::notification::Usage::default(),
+                sandbox: sandbox.into(),
+            });
+            it
+        };
+        let mut claude = with("c", "");
+        claude.runtime = Runtime::Claude;
+        let agents = [
+            with("a", "boxed"),
+            with("b", "not boxed: x"),
+            claude,
+            with("d", "boxed"),
+            with("e", ""),
+        ];
+        let text = boxes(&agents);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines[1], lines[3]), ("a, d: boxed", "b: not boxed: x"));
+        assert!(
+            lines[2].starts_with("c: not boxed: the program asks") && lines.len() == 4,
+            "{text}"
+        );
+    }
 
     #[test]
     fn w11_agents_are_grouped_by_phase_with_the_lead_first() {

@@ -249,7 +249,7 @@ pub(crate) mod tests {
 
     fn doing(doing: &str, tokens: u64) -> Activity {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
-        Activity { doing: doing.into(), turns: 1, usage }
+        Activity { doing: doing.into(), turns: 1, usage, sandbox: String::new() }
     }
 
     #[test]

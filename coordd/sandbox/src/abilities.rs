@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f1_the_best_level_that_there_is_is_taken() {
+    fn w13_the_best_level_that_there_is_is_taken() {
         let no = || Some(Obstacle::default());
         let with = |no_namespaces, no_landlock| Abilities {
             no_namespaces,

@@ -15,9 +15,11 @@
 //! knows no agent, no rule and no daemon.
 
 mod abilities;
+mod hosts;
 mod policy;
 
 pub use abilities::{Abilities, Obstacle};
+pub use hosts::{HostError, Hosts};
 pub use policy::{
     Bind, Level, Limits, Overlay, PROXY_PORT, Place, Policy, PolicyError, READY, VERSION,
 };

@@ -237,16 +237,16 @@ mod tests {
         Policy::read(text.as_bytes())
     }
 
-    /// f1: also with a name that is no UTF-8.
+    /// W-13: also with a name that is no UTF-8.
     #[test]
-    fn f1_a_policy_comes_back_as_it_was() {
+    fn w13_a_policy_comes_back_as_it_was() {
         let text = serde_json::to_string(&policy()).unwrap();
         assert_eq!(read(&text).unwrap(), policy());
     }
 
-    /// f1: what is not understood whole is not followed in part.
+    /// W-13: what is not understood whole is not followed in part.
     #[test]
-    fn f1_a_policy_that_is_not_understood_is_refused() {
+    fn w13_a_policy_that_is_not_understood_is_refused() {
         let text = serde_json::to_string(&policy()).unwrap();
         let with = |from: &str, to: &str| {
             let changed = text.replace(from, to);

@@ -123,6 +123,7 @@ async fn status_says_what_agents_are_doing() {
         doing: "running Bash".into(),
         turns: 2,
         usage: proto::notification::Usage::default(),
+        sandbox: String::new(),
     };
     hub.report("a", Report::Activity { activity: activity.clone() });
     let (handle, mut out) = Handle::new();

@@ -7,7 +7,7 @@ use coordd_core::permission::Answer;
 use coordd_core::record::Keyed;
 use coordd_core::role::Role;
 use coordd_core::session::Session;
-use proto::agent::{AgentLimits, Bootstrap, InTerminal, Permissions};
+use proto::agent::{AgentLimits, Bootstrap, InTerminal, Permissions, SandboxChoice};
 use proto::teammate;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,11 @@ pub(crate) fn bootstrap(
         allow: rules.allow.iter().chain(&session.rules_learned).cloned().collect(),
         ask: rules.ask.clone(),
         deny: rules.deny.clone(),
+        sandbox: SandboxChoice {
+            off: rules.sandbox.off,
+            hosts: rules.sandbox.hosts.clone(),
+            outside: rules.sandbox.outside.clone(),
+        },
     };
     let limits = match agent.role {
         Role::Worker => {

@@ -7,7 +7,7 @@ use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
 use coordd_core::request::{Join, NewSession, Request, To};
 use coordd_core::session::Inbound;
-use coordd_core::settings::{ApprovalMode, Model, Permissions, Provider};
+use coordd_core::settings::{ApprovalMode, Model, Permissions, Provider, Sandbox};
 use proto::address::Address;
 use proto::error::{ErrorBody, ErrorCode};
 use proto::request::Request as Wire;
@@ -154,13 +154,15 @@ fn model(wire: proto::agent::Model) -> Model {
 }
 
 fn permissions(wire: proto::agent::Permissions) -> Result<Permissions, ErrorBody> {
-    let proto::agent::Permissions { mode, allow, ask, deny } = wire;
+    let proto::agent::Permissions { mode, allow, ask, deny, sandbox } = wire;
     let Some(mode) = ApprovalMode::from_word(&mode) else {
         let known = ApprovalMode::ALL.map(ApprovalMode::as_str).join(", ");
         let message = format!("there is no permission mode {mode:?}; one of{known}");
         return Err(ErrorBody::new(ErrorCode::Invalid, message));
     };
-    Ok(Permissions { mode, allow, ask, deny })
+    let proto::agent::SandboxChoice { off, hosts, outside } = sandbox;
+    let sandbox = Box::new(Sandbox { off, hosts, outside });
+    Ok(Permissions { mode, allow, ask, deny, sandbox })
 }
 
 fn inbound(word: &str) -> Result<Option<Inbound>, ErrorBody> {

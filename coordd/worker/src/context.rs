@@ -80,14 +80,49 @@ async fn git_state(cwd: &Path, environment: &BTreeMap<String, String>) -> String
     }
 }
 
+/// A repository's own settings must not make this run a program: `status` would run a monitor, and filters for changed files.
 async fn git_status(cwd: &Path, environment: &BTreeMap<String, String>) -> Option<String> {
+    let names = git(cwd, environment, &[], &["config", "--list", "--name-only", "-z"]).await?;
+    let mut off = vec![
+        ("core.fsmonitor".to_owned(), "false"),
+        ("core.hooksPath".to_owned(), "/dev/null"),
+        ("safe.bareRepository".to_owned(), "explicit"),
+    ];
+    for name in names.split('\0').filter(|it| it.to_ascii_lowercase().starts_with("filter.")) {
+        let (_, setting) = name.rsplit_once('.').unwrap_or_default();
+        match setting.to_ascii_lowercase().as_str() {
+            "required" => off.push((name.to_owned(), "false")),
+            "clean" | "smudge" | "process" => off.push((name.to_owned(), "")),
+            _ => {}
+        }
+    }
+    let status = ["status", "--porcelain=v2", "--branch", "--ignore-submodules=all"];
+    git(cwd, environment, &off, &status).await
+}
+
+/// What git prints, with settings that win over all others.
+async fn git(
+    cwd: &Path,
+    environment: &BTreeMap<String, String>,
+    settings: &[(String, &str)],
+    arguments: &[&str],
+) -> Option<String> {
+    let numbered = settings.iter().enumerate();
+    let settings_given = numbered.flat_map(|(at, (name, value))| {
+        // By variables, since a name may have any character.
+        [
+            (format!("GIT_CONFIG_KEY_{at}"), name.clone()),
+            (format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned()),
+        ]
+    });
     let mut child = Command::new("git")
-        // A repository's own settings must not make this run a program.
-        .args(["--no-optional-locks", "-c", "core.fsmonitor=false", "-C"])
+        .args(["--no-optional-locks", "-C"])
         .arg(cwd)
-        .args(["status", "--porcelain=v2", "--branch", "--ignore-submodules=all"])
+        .args(arguments)
         .env_clear()
         .envs(environment)
+        .envs(settings_given)
+        .env("GIT_CONFIG_COUNT", settings.len().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -191,7 +226,7 @@ mod tests {
 
     /// rel-38: what a repository configures is not run.
     #[tokio::test]
-    async fn rel38_looking_at_a_repository_runs_nothing_of_it() {
+    async fn rel38_fp11_looking_at_a_repository_runs_nothing_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
         let environment = BTreeMap::from([
@@ -219,5 +254,17 @@ mod tests {
         let block = env_block(&repository, None, &environment).await;
         assert!(block.contains("Git: branch main, clean"), "{block}");
         assert!(!trap.exists());
+        // fP11: nor a filter, under a name that a command line would split.
+        git(&["-C", repository.to_str().unwrap(), "config", "--unset", "core.fsmonitor"]);
+        let name = format!("filter.a=b.clean={}; cat", hook.display());
+        let (name, value) = name.split_once(".clean=").unwrap();
+        std::fs::write(repository.join("f"), "one\n").unwrap();
+        git(&["-C", repository.to_str().unwrap(), "add", "f"]);
+        git(&["-C", repository.to_str().unwrap(), "config", &format!("{name}.clean"), value]);
+        std::fs::write(repository.join(".gitattributes"), "f filter=a=b\n").unwrap();
+        std::fs::write(repository.join("f"), "two\n").unwrap();
+        let block = env_block(&repository, None, &environment).await;
+        assert!(block.contains("changed"), "{block}");
+        assert!(!trap.exists(), "a filter of the repository has run");
     }
 }

@@ -3,6 +3,7 @@
 //! The journal has both as JSON text, which outlives builds. What this build cannot read of it is kept as it is, and nothing is
 //! started with it: a rule that is passed over would allow what its user forbade.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use serde::de::DeserializeOwned;
@@ -53,6 +54,24 @@ pub struct Permissions {
     /// Is refused.
     #[serde(default)]
     pub deny: Vec<String>,
+    /// The box in which commands run.
+    #[serde(default)]
+    pub sandbox: Box<Sandbox>,
+}
+
+/// What the user chose about the box in which commands run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sandbox {
+    /// There is none.
+    #[serde(default)]
+    pub off: bool,
+    /// Hosts that can be reached from it.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Commands that run outside of it.
+    #[serde(default)]
+    pub outside: Vec<String>,
 }
 
 /// What needs approval where no rule says it, by the words that Claude Code has for it.

@@ -102,7 +102,9 @@ mod tests {
 
     fn activity(doing: &str) -> Report {
         let usage = proto::notification::Usage::default();
-        Report::Activity { activity: Activity { doing: doing.to_owned(), turns: 1, usage } }
+        Report::Activity {
+            activity: Activity { doing: doing.to_owned(), turns: 1, usage, sandbox: String::new() },
+        }
     }
 
     fn delta(text: &str) -> Report {

@@ -6,19 +6,20 @@
 
 use std::path::PathBuf;
 
-use proto::agent::{Bootstrap, Place, Question, Shown};
+use proto::agent::{Bootstrap, Place, Question, Runtime, Shown};
 use proto::json::Json;
 use proto::notification::FailureClass;
 use proto::request::Request;
 use proto::response::Response;
 
-use super::Agent;
+use super::{Agent, walled};
 use crate::conversation::OpenCall;
 use crate::link::CallError;
 use crate::outcome::Shortfall;
 use crate::tools::permissions::{
     Decision, PermissionMode, Permissions, Places, RuleTexts, ShellSettings, Workspace,
 };
+use crate::tools::walls::Reach;
 use crate::tools::{ToolContext, ToolOutput, change};
 
 /// What an agent does while the user decides.
@@ -32,17 +33,23 @@ const ABOUT_LEN_MAX: usize = 2 * 1024;
 /// The rules of an agent, or why they cannot be used: then nothing runs.
 pub(super) struct Approvals {
     rules: Result<Permissions, String>,
+    /// What a status view says of the box in which commands run.
+    pub(super) sandbox: String,
 }
 
 impl Approvals {
     /// Reads the rules, and makes the tools hide what they forbid to read.
     pub(super) fn new(boot: &Bootstrap, tools: &mut ToolContext) -> Self {
-        let rules = read_rules(boot, tools);
-        if let Ok(rules) = &rules {
+        let read = read_rules(boot, tools).and_then(|mut rules| {
             tools.hidden = rules.hidden();
             tools.withheld = rules.withheld();
+            let sandbox = walled::put_up(boot, &mut rules, tools)?;
+            Ok((rules, sandbox))
+        });
+        match read {
+            Ok((rules, sandbox)) => Self { rules: Ok(rules), sandbox },
+            Err(why) => Self { rules: Err(why), sandbox: String::new() },
         }
-        Self { rules }
     }
 
     pub(super) fn check(&self) -> Result<(), Shortfall> {
@@ -102,9 +109,14 @@ pub(super) enum Verdict {
 }
 
 impl Agent {
-    /// None when the call may run; else the text for the model.
-    pub(super) async fn permit(&mut self, call: &OpenCall, elapsed_ms: u64) -> Option<ToolOutput> {
-        let question = match self.judge(call) {
+    /// None when the call may run; else what the model is told.
+    pub(super) async fn permit(
+        &mut self,
+        call: &OpenCall,
+        decided: Option<&PathBuf>,
+        elapsed_ms: u64,
+    ) -> Option<ToolOutput> {
+        let question = match self.judge_at(call, decided) {
             Verdict::Allowed => return None,
             Verdict::Denied(why) => return Some(ToolOutput::error(why)),
             Verdict::Asked(question) => *question,
@@ -119,6 +131,52 @@ impl Agent {
             answer = asked => answer,
         };
         self.hear(answer).map(ToolOutput::error)
+    }
+
+    /// How far a call reaches that may run.
+    pub(super) fn reach(&self, call: &OpenCall) -> Reach {
+        match &self.approvals.rules {
+            Ok(rules) if call.tool == "Bash" => rules.reach(&call.input),
+            Ok(_) | Err(_) => Reach::default(),
+        }
+    }
+
+    /// The path that a file tool's call is about, now. The tool works there, wherever the name leads later.
+    pub(super) fn decided(&self, call: &OpenCall) -> Option<PathBuf> {
+        if !matches!(call.tool.as_str(), "Read" | "Write" | "Edit") {
+            return None;
+        }
+        let given = call.input.get("file_path")?.as_str()?;
+        let home = self.tools.environment().get(std::ffi::OsStr::new("HOME"));
+        let home = home.map(std::ffi::OsString::as_os_str);
+        let absolute = crate::tools::paths::absolute(given, &self.tools.cwd, home).ok()?;
+        let walls = self.tools.walls.as_ref();
+        if let Some(own) = walls.and_then(|it| it.in_own_temp(&absolute, &self.tools)) {
+            return Some(own);
+        }
+        crate::tools::paths::resolve(&absolute).ok()
+    }
+
+    /// What the rules say about a call that is about this path: of the words for the name and for the path, the stricter ones.
+    fn judge_at(&self, call: &OpenCall, decided: Option<&PathBuf>) -> Verdict {
+        let by_name = self.judge(call);
+        if let (Some(walls), Some(decided)) = (&self.tools.walls, decided)
+            && decided.starts_with(walls.temp())
+            && !matches!(by_name, Verdict::Denied(_))
+        {
+            // The agent's own, which commands write to without a question.
+            return Verdict::Allowed;
+        }
+        let Some(decided) = decided.and_then(|it| it.to_str()) else { return by_name };
+        let mut resolved = call.clone();
+        if let Some(path) = resolved.input.get_mut("file_path") {
+            *path = decided.into();
+        }
+        match (by_name, self.judge(&resolved)) {
+            (Verdict::Denied(why), _) | (_, Verdict::Denied(why)) => Verdict::Denied(why),
+            (Verdict::Allowed, by_path) => by_path,
+            (by_name @ Verdict::Asked(_), _) => by_name,
+        }
     }
 
     /// What the rules say about a call.
@@ -137,13 +195,25 @@ impl Agent {
         }
     }
 
+    /// What would hold a call.
+    fn place(&self, call: &OpenCall) -> Place {
+        if call.tool != "Bash" || self.boot.runtime != Runtime::Native {
+            return Place::Unsaid;
+        }
+        match (&self.tools.walls, self.reach(call)) {
+            (None, _) => Place::Unboxed,
+            (Some(_), Reach::Outside) => Place::Leaves,
+            (Some(_), Reach::Workspace | Reach::ReadOnly) => Place::Boxed,
+        }
+    }
+
     /// What the user is asked, with all that is needed to judge it.
     fn question(&self, call: &OpenCall, reason: String, rule: String) -> Question {
         let input = Json(call.input.clone());
         let told = call.input.to_string().len() + reason.len() + rule.len();
         let room = QUESTION_LEN_MAX.saturating_sub(told);
         let change = change::of(&call.tool, &call.input, &self.tools, room);
-        let shown = Shown { place: Place::Unsaid, change };
+        let shown = Shown { place: self.place(call), change };
         let about = about(&call.tool, &call.input);
         Question { tool: call.tool.clone(), input, reason, rule, about, shown }
     }

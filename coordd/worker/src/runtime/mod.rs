@@ -20,6 +20,7 @@ mod mail;
 mod native;
 mod round;
 pub(crate) mod terminal;
+mod walled;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -281,7 +282,8 @@ impl Agent {
     fn activity(&self, doing: &str, elapsed_ms: u64) {
         let so_far = self.memory.conversation().so_far();
         let usage = proto::notification::Usage { duration_ms: elapsed_ms, ..so_far.usage };
-        let activity = Activity { doing: doing.to_owned(), turns: so_far.turns, usage };
+        let sandbox = self.approvals.sandbox.clone();
+        let activity = Activity { doing: doing.to_owned(), turns: so_far.turns, usage, sandbox };
         self.link.report(Report::Activity { activity });
     }
 

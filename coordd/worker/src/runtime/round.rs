@@ -141,10 +141,11 @@ async fn local(run: &mut Run<'_>, kit: &Kit, group: &[OpenCall]) -> Vec<ToolOutp
     let mut verdicts = Vec::with_capacity(group.len());
     for call in group {
         let asked_at = Instant::now();
-        let verdict = run.agent.permit(call, run.clock.elapsed_ms()).await;
+        let decided = run.agent.decided(call);
+        let verdict = run.agent.permit(call, decided.as_ref(), run.clock.elapsed_ms()).await;
         // A person may take as long as a person takes.
         run.clock.pause(asked_at.elapsed());
-        verdicts.push(verdict);
+        verdicts.push((verdict, decided));
     }
     say_running(run, group);
     let (switch, stop) = StopSwitch::new();
@@ -152,7 +153,10 @@ async fn local(run: &mut Run<'_>, kit: &Kit, group: &[OpenCall]) -> Vec<ToolOutp
     let futures: Vec<_> = group
         .iter()
         .zip(verdicts)
-        .map(|(call, refused)| one(kit, call, refused, context.clone()))
+        .map(|(call, (refused, decided))| {
+            let context = context.judged(run.agent.reach(call), decided);
+            one(kit, call, refused, context)
+        })
         .collect();
     finish(run, futures, READS_AT_ONCE, &switch).await
 }

@@ -64,7 +64,12 @@ pub(super) fn bootstrap(folder: &Path) -> Bootstrap {
         simple_tools: false,
         env: BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())]),
         limits: AgentLimits::default(),
-        permissions: Permissions { mode: "bypassPermissions".to_owned(), ..Permissions::default() },
+        permissions: Permissions {
+            mode: "bypassPermissions".to_owned(),
+            // The program that builds it lies elsewhere than these tests.
+            sandbox: proto::agent::SandboxChoice { off: true, ..Default::default() },
+            ..Permissions::default()
+        },
         runs_before: 0,
         not_begun: Vec::new(),
         terminal: None,

@@ -9,6 +9,8 @@
 //! Output goes through one pipe, so that both streams stay in order, into a bounded capture: a command can print without
 //! end and neither blocks nor grows this process. It must not wait for a grandchild that holds the pipe open.
 
+mod boxed;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
@@ -23,12 +25,14 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::boxed::Boxed;
 use super::ToolOutput;
 use super::bounded::BoundedCapture;
 use super::child;
 use super::context::ToolContext;
 use super::input::number;
 use super::process_tree::{MARKER_NAME, ProcessTree, new_marker};
+use super::walls::WallsError;
 
 /// How long a command may take: builds and test suites fit in two minutes mostly, and ten is as long as anyone should wait for
 /// one call.
@@ -57,7 +61,9 @@ Each call starts a new shell in the working directory; a `cd` or a variable does
 Standard input is empty, so pass options that avoid questions. When the command ends, everything that it started ends with \
 it: a process sent to the background with `&` does not outlive the call. A command that takes longer than `timeout` is ended \
 and counts as failed. Of long output the first and the last part are returned. For files prefer Read, Edit, Write, Grep and \
-Glob where you have them. Quote paths with spaces.";
+Glob where you have them. Quote paths with spaces. Where the machine has a sandbox, commands run in it: they write in the \
+working directory, the scratchpad and a /tmp of yours alone, have no network, and do not see the user's keys. Leave `needs` \
+out unless a command failed for that.";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +75,18 @@ pub(super) struct Input {
     description: Option<String>,
     #[serde(default, deserialize_with = "number")]
     timeout: Option<u64>,
+    /// For the permissions.
+    #[serde(default)]
+    #[expect(dead_code, reason = "looked at before the call may run")]
+    needs: Option<Needs>,
+}
+
+/// What a command needs besides what it has in the sandbox.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Needs {
+    Write,
+    Outside,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +109,10 @@ enum BashError {
     NoCwd { cwd: PathBuf },
     #[error("No shell could be started. Tell the user")]
     Spawn(#[source] io::Error),
+    #[error("The command was not run, since its sandbox could not be built. Tell the user")]
+    NoBox(#[source] WallsError),
+    #[error("The command was not run, since its sandbox could not be built: {0}. Tell the user.")]
+    BoxFailed(String),
     #[error("The command's end could not be awaited. Try it again")]
     Wait(#[source] io::Error),
 }
@@ -110,6 +132,7 @@ struct Running {
     capture: BoundedCapture,
     /// No writer is left.
     closed: bool,
+    boxed: Option<Boxed>,
 }
 
 pub(super) fn schema() -> Value {
@@ -124,6 +147,12 @@ pub(super) fn schema() -> Value {
             "timeout": {
                 "type": "integer",
                 "description": "Milliseconds until the command is ended: 120000 if left out, at most 600000."
+            },
+            "needs": {
+                "type": "string",
+                "enum": ["write", "outside"],
+                "description": "What the sandbox refused: `write` where the workspace is read-only, `outside` to leave the \
+                    sandbox. The user is asked."
             }
         },
         "required": ["command"],
@@ -140,7 +169,8 @@ pub(super) async fn run(input: Input, context: &ToolContext) -> ToolOutput {
 
 async fn execute(input: &Input, context: &ToolContext) -> Result<ToolOutput, BashError> {
     let timeout_ms = check(input)?;
-    let mut running = spawn(&input.command, context)?;
+    let boxed = Boxed::prepare(context).await?;
+    let mut running = spawn(&input.command, context, boxed)?;
     let deadline = Instant::now() + Duration::from_millis(timeout_ms);
     let ending = running.until_end(deadline, context).await.map_err(BashError::Wait)?;
     let left = match ending {
@@ -151,12 +181,25 @@ async fn execute(input: &Input, context: &ToolContext) -> Result<ToolOutput, Bas
         Ending::TimedOut | Ending::Stopped => running.end_all(GRACE_MS).await,
     };
     running.drain(LAST_DRAIN_MS).await;
+    let mut boxed = running.boxed.take();
+    if let (Some(boxed), Ending::Exited(_)) = (&mut boxed, &ending) {
+        boxed.began().await?;
+    }
     let mut text = running.capture.into_text();
     if left > 0 {
         let note = "that it started could not be ended; they may belong to another user.";
         text = format!("{}\n[{left} processes {note}]", text.trim_end());
     }
-    Ok(report(&ending, timeout_ms, text.trim_end()))
+    let mut output = report(&ending, timeout_ms, text.trim_end());
+    if let Some(boxed) = boxed {
+        for remark in boxed.remarks(context, output.is_error, &text).await {
+            output.text = format!("{}\n{remark}", output.text.trim_end());
+        }
+    }
+    if let Some(remark) = context.take_remark() {
+        output.text = format!("{}\n[{remark}]", output.text.trim_end());
+    }
+    Ok(output)
 }
 
 fn check(input: &Input) -> Result<u64, BashError> {
@@ -176,7 +219,11 @@ fn check(input: &Input) -> Result<u64, BashError> {
     }
 }
 
-fn spawn(command: &str, context: &ToolContext) -> Result<Running, BashError> {
+fn spawn(
+    command: &str,
+    context: &ToolContext,
+    mut boxed: Option<Boxed>,
+) -> Result<Running, BashError> {
     if !context.cwd.is_dir() {
         return Err(BashError::NoCwd { cwd: context.cwd.clone() });
     }
@@ -185,7 +232,8 @@ fn spawn(command: &str, context: &ToolContext) -> Result<Running, BashError> {
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(BashError::Spawn)?;
     let marker = new_marker();
     let bash = Path::new("/bin/bash");
-    let mut shell = Command::new(if bash.exists() { bash } else { Path::new("/bin/sh") });
+    let program = if bash.exists() { bash } else { Path::new("/bin/sh") };
+    let mut shell = boxed.as_ref().map_or_else(|| Command::new(program), |it| it.command(program));
     shell
         .arg("-c")
         .arg("--")
@@ -203,12 +251,18 @@ fn spawn(command: &str, context: &ToolContext) -> Result<Running, BashError> {
         shell.env("COORDD_SCRATCHPAD", scratchpad);
     }
     child::prepare(&mut shell);
+    if let Some(boxed) = &boxed {
+        boxed.equip(&mut shell, context);
+    }
     let child = shell.spawn().map_err(BashError::Spawn)?;
     // The shell's ends of the pipe are closed here, or the output would never end.
     drop(shell);
+    if let Some(boxed) = &mut boxed {
+        boxed.started();
+    }
     let tree = ProcessTree::new(child.id().unwrap_or(0), &marker.to_string_lossy());
     let capture = BoundedCapture::new(context.output_len_max);
-    Ok(Running { child, tree, output, capture, closed: false })
+    Ok(Running { child, tree, output, capture, closed: false, boxed })
 }
 
 impl Running {
@@ -229,7 +283,7 @@ impl Running {
     /// Ends every process of the call and reads on meanwhile, so that one that prints its last words can.
     async fn end_all(&mut self, grace_ms: u64) -> usize {
         let mut buffer = vec![0; READ_LEN];
-        let Self { child, tree, output, capture, closed } = self;
+        let Self { child, tree, output, capture, closed, .. } = self;
         let end = tree.end(grace_ms);
         tokio::pin!(end);
         let mut reaped = false;

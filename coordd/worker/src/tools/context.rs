@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 use super::paths;
 use super::seen::SeenFiles;
 use super::todo_write::TodoList;
+use super::walls::{Reach, Walls};
 
 /// Longest text that a tool hands to the model, unless the caller says otherwise.
 pub(crate) const OUTPUT_LEN_MAX: usize = 30_000;
@@ -49,6 +50,14 @@ pub(crate) struct ToolContext {
     pub(crate) withheld: Option<PathFilter>,
     pub(crate) seen: Arc<SeenFiles>,
     pub(crate) todos: Arc<TodoList>,
+    /// The box in which commands run; none where there is none.
+    pub(crate) walls: Option<Arc<Walls>>,
+    /// How far a command reaches.
+    pub(crate) reach: Reach,
+    /// The path of a file tool's call, as it was judged: the tool works there and nowhere else (fP10).
+    pub(crate) decided: Option<PathBuf>,
+    /// What the first command is to say to the model.
+    pub(crate) remark: Arc<Mutex<Option<String>>>,
     environment: Arc<BTreeMap<OsString, OsString>>,
     /// The workspace without symlinks, as the paths of results are.
     real_cwd: PathBuf,
@@ -70,6 +79,10 @@ impl ToolContext {
             withheld: None,
             seen: Arc::default(),
             todos: Arc::default(),
+            walls: None,
+            reach: Reach::default(),
+            decided: None,
+            remark: Arc::default(),
             environment: Arc::new(environment),
             real_cwd,
         }
@@ -78,6 +91,16 @@ impl ToolContext {
     /// The same context for another turn, ended by another switch.
     pub(crate) fn with_stop(&self, stop: Stop) -> Self {
         Self { stop, ..self.clone() }
+    }
+
+    /// The same context for a call that was judged so.
+    pub(crate) fn judged(&self, reach: Reach, decided: Option<PathBuf>) -> Self {
+        Self { reach, decided, ..self.clone() }
+    }
+
+    /// What is still to be said with the next answer, once.
+    pub(crate) fn take_remark(&self) -> Option<String> {
+        self.remark.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The environment of a tool's process.

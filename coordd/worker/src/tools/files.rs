@@ -4,10 +4,12 @@
 //! leave a half-written file: the new content goes into another file of the same folder, which then
 //! takes the name.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use coordd_common::files::Draft;
@@ -48,14 +50,16 @@ pub(crate) enum FileError {
 
 /// Opens a regular file for reading. The path must be resolved.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), FileError> {
-    // Looked at before it is opened, because opening a device can have an effect, and after,
-    // because it may have changed.
+    // Looked at before it is opened, because opening a device can have an effect, and after, because it may have changed.
+    let (folder, name) = place_of(path)?;
+    let held = Folder::hold(folder, false).map_err(|source| explain(path, "read", source))?;
+    let at = held.at(name);
     let metadata =
-        std::fs::symlink_metadata(path).map_err(|source| explain(path, "read", source))?;
+        std::fs::symlink_metadata(&at).map_err(|source| explain(path, "read", source))?;
     refuse_irregular(path, &metadata)?;
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-    let file = rustix::fs::open(path, flags, Mode::empty())
+    let file = rustix::fs::open(&at, flags, Mode::empty())
         .map_err(|errno| explain(path, "opened", errno.into()))?;
     let file = File::from(file);
     let metadata = file.metadata().map_err(|source| explain(path, "read", source))?;
@@ -97,11 +101,10 @@ pub(crate) fn fingerprint(path: &Path) -> Result<Option<Fingerprint>, FileError>
 /// there at any time.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileError> {
     let failed = |source| explain(path, "written", source);
-    let Some(folder) = path.parent() else {
-        return Err(FileError::Folder { path: path.to_owned() });
-    };
-    std::fs::create_dir_all(folder).map_err(|source| explain(folder, "made", source))?;
-    let before = match std::fs::symlink_metadata(path) {
+    let (folder, name) = place_of(path)?;
+    let held = Folder::hold(folder, true).map_err(|source| explain(folder, "made", source))?;
+    let at = held.at(name);
+    let before = match std::fs::symlink_metadata(&at) {
         Ok(metadata) => {
             refuse_irregular(path, &metadata)?;
             Some(metadata)
@@ -111,7 +114,8 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
     };
     let temporary = temporary_name();
     let mut draft =
-        Draft::create(File::open(folder).map_err(failed)?, &temporary, 0o666).map_err(failed)?;
+        Draft::create(File::open(held.at("".as_ref())).map_err(failed)?, &temporary, 0o666)
+            .map_err(failed)?;
     if let Some(before) = &before {
         keep_owner_and_mode(draft.file(), before).map_err(failed)?;
     }
@@ -120,6 +124,40 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
     draft.take_place(path.file_name().unwrap_or_default()).map_err(failed)?;
     let hash = Some(ContentHash::of(content));
     Ok(Fingerprint { len: content.len() as u64, modified, hash })
+}
+
+fn place_of(path: &Path) -> Result<(&Path, &OsStr), FileError> {
+    path.parent().zip(path.file_name()).ok_or_else(|| FileError::Folder { path: path.to_owned() })
+}
+
+/// A folder that is held while something in it is read or replaced (fP10). The path was resolved when it was judged, so that none
+/// of its parts may be a link now: somebody would have put another place under a name.
+struct Folder(OwnedFd);
+
+impl Folder {
+    fn hold(path: &Path, makes: bool) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut held = rustix::fs::open("/", flags, Mode::empty())?;
+        for part in path.components() {
+            let Component::Normal(name) = part else { continue };
+            held = match rustix::fs::openat(&held, name, flags, Mode::empty()) {
+                Err(rustix::io::Errno::NOENT) if makes => {
+                    match rustix::fs::mkdirat(&held, name, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                    rustix::fs::openat(&held, name, flags, Mode::empty())?
+                }
+                opened => opened?,
+            };
+        }
+        Ok(Self(held))
+    }
+
+    /// A name in it, as long as it is held, whatever becomes of its own name.
+    fn at(&self, name: &OsStr) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string()).join(name)
+    }
 }
 
 fn keep_owner_and_mode(file: &File, before: &Metadata) -> io::Result<()> {
@@ -197,6 +235,27 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         assert!(matches!(replace(&path, b"x"), Err(FileError::Folder { .. })));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// fP10: a name under which another place was put is not followed, for a file that is there and for one that is to be made.
+    #[test]
+    fn fp10_a_folder_that_became_a_link_is_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for folder in ["a/b", "elsewhere/b"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+            std::fs::write(root.join(folder).join("k"), "as it was").unwrap();
+        }
+        std::fs::rename(root.join("a"), root.join("old")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", root.join("a")).unwrap();
+        for path in ["a/b/k", "a/b/new", "a/new/folder/k"] {
+            assert!(replace(&root.join(path), b"x").is_err(), "{path}");
+            assert!(open_regular(&root.join(path)).is_err(), "{path}");
+        }
+        assert_eq!(std::fs::read(root.join("elsewhere/b/k")).unwrap(), b"as it was");
+        assert_eq!(std::fs::read_dir(root.join("elsewhere")).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(root.join("elsewhere/b")).unwrap().count(), 1);
+        replace(&root.join("old/made/k"), b"x").unwrap();
     }
 
     /// rel-4: what is no regular file is refused without blocking.

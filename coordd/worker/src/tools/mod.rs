@@ -18,13 +18,14 @@ mod files;
 mod glob;
 mod grep;
 mod input;
-mod paths;
+pub(crate) mod paths;
 pub(crate) mod permissions;
 mod process_tree;
 mod read;
 mod seen;
 mod todo_write;
 mod walk;
+pub(crate) mod walls;
 mod write;
 
 use std::error::Error;
@@ -130,7 +131,12 @@ impl ToolPool {
         if context.stop.is_stopped() {
             return ToolOutput::error("Not run: the agent was stopped.");
         }
-        tool.run(&call.input, context).await
+        let mut output = tool.run(&call.input, context).await;
+        if let Some(temp) = context.walls.as_ref().map(|it| it.temp()) {
+            // Its name in the box, by which commands find it.
+            output.text = output.text.replace(temp.to_string_lossy().as_ref(), "/tmp");
+        }
+        output
     }
 }
 

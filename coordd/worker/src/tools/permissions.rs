@@ -12,6 +12,7 @@
 //! are no wall against a malicious one.
 
 mod always;
+mod boxed;
 mod command;
 mod guards;
 mod pattern;
@@ -32,7 +33,7 @@ use self::rule::{Anchors, Effect, RULES_MAX, Rule};
 use super::context::PathFilter;
 use super::{glob, paths};
 
-pub(crate) use self::guards::Places;
+pub(crate) use self::guards::{CONFIGURES, Places, state_of};
 pub(crate) use self::plain::ShellSettings;
 pub(crate) use self::rule::RuleError;
 
@@ -113,6 +114,12 @@ pub(crate) struct Permissions {
     roots: Vec<PathBuf>,
     home: Option<PathBuf>,
     guards: Arc<Guards>,
+    /// Commands run in a box.
+    boxed: bool,
+    /// Or behind a fence, in which nothing of a workspace is protected.
+    fenced: bool,
+    /// But for these.
+    outside: Vec<Rule>,
 }
 
 impl Permissions {
@@ -146,6 +153,7 @@ impl Permissions {
         let guards = Arc::new(guards);
         let written_cwd = paths::normalize(&workspace.cwd);
         let shell = workspace.shell.clone();
+        let (boxed, fenced, outside) = (false, false, Vec::new());
         Ok(Self {
             mode,
             allow,
@@ -158,6 +166,9 @@ impl Permissions {
             roots,
             home,
             guards,
+            boxed,
+            fenced,
+            outside,
         })
     }
 
@@ -187,6 +198,16 @@ impl Permissions {
         Some(Arc::new(move |path: &Path| rules.iter().any(|it| it.covers_path(path))))
     }
 
+    /// Which paths `Edit` deny rules keep as they are; none if there are no such rules.
+    pub(crate) fn kept(&self) -> Option<PathFilter> {
+        let about = |it: &&Rule| it.covers_tool("Write") && it.is_about_paths();
+        let rules: Vec<Rule> = self.deny.iter().filter(about).cloned().collect();
+        if rules.is_empty() {
+            return None;
+        }
+        Some(Arc::new(move |path: &Path| rules.iter().any(|it| it.covers_path(path))))
+    }
+
     /// Which paths a search leaves out unless it begins at one of them.
     pub(crate) fn withheld(&self) -> Option<PathFilter> {
         if self.mode == PermissionMode::BypassPermissions {
@@ -200,7 +221,7 @@ impl Permissions {
         let text = |field: &str| input.get(field).and_then(Value::as_str);
         let folder = text("path").filter(|it| !it.is_empty()).unwrap_or(".");
         let decision = match tool {
-            "Bash" => self.decide_command(text("command").unwrap_or_default()),
+            "Bash" => self.decide_bash(input),
             "Read" => self.decide_path(tool, text("file_path").unwrap_or_default(), false),
             "Grep" => self.decide_path(tool, folder, false),
             "Glob" => {

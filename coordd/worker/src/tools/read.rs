@@ -113,8 +113,11 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, ReadEr
     Ok(window.into_text(complete))
 }
 
-/// The resolved path of a file that a call names.
+/// The resolved path of a file that a call names: the one that was judged, where it was.
 pub(super) fn resolved(path: &str, context: &ToolContext) -> Result<PathBuf, FileError> {
+    if let Some(decided) = &context.decided {
+        return Ok(decided.clone());
+    }
     let home = context.environment().get(std::ffi::OsStr::new("HOME"));
     let absolute = paths::absolute(path, &context.cwd, home.map(std::ffi::OsString::as_os_str));
     absolute.and_then(|it| paths::resolve(&it)).map_err(FileError::Path)

@@ -16,7 +16,7 @@ fn context() -> (tempfile::TempDir, ToolContext) {
 }
 
 fn input(command: &str, timeout_ms: Option<u64>) -> Input {
-    Input { command: command.to_owned(), description: None, timeout: timeout_ms }
+    Input { command: command.to_owned(), description: None, timeout: timeout_ms, needs: None }
 }
 
 async fn bash(context: &ToolContext, command: &str) -> ToolOutput {

@@ -35,7 +35,7 @@ impl Permissions {
         if let Some(decision) = self.by_deny_and_ask(&judged) {
             return decision;
         }
-        if self.mode == PermissionMode::BypassPermissions {
+        if self.boxed || self.mode == PermissionMode::BypassPermissions {
             return Decision::Allow;
         }
         let is_allowed_whole = self.is_allowed_whole(command);

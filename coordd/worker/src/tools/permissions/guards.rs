@@ -14,7 +14,7 @@ use super::rule::Rule;
 use crate::tools::paths;
 
 /// Below the home folder: what is read and run without being asked for by name.
-const CONFIGURES: [&str; 29] = [
+pub(crate) const CONFIGURES: [&str; 29] = [
     ".config/coordd",
     ".config/systemd",
     ".config/autostart",
@@ -213,7 +213,7 @@ fn guard(path: &Path, opens: bool, why: &'static str) -> Guard {
 }
 
 /// coordd's state folder, or the agent's own one where it does not lie as coordd lays it.
-fn state_of(agent: &Path) -> &Path {
+pub(crate) fn state_of(agent: &Path) -> &Path {
     let as_laid = agent.ancestors().nth(1).is_some_and(|it| it.ends_with("agents"))
         && agent.ancestors().nth(3).is_some_and(|it| it.ends_with("sessions"));
     agent.ancestors().nth(AGENT_DEPTH).filter(|_| as_laid).unwrap_or(agent)
