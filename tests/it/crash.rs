@@ -149,7 +149,7 @@ fn assert_told_once(kept: &mut Kept, client: &mut Stubborn, session: &str, mut h
         (told[0].0, told[0].2.matches("<result>Once.</result>").count()),
         (w.id.as_str(), 1)
     );
-    assert_eq!(story::count_in_inputs(&entries, "go"), 1, "the prompt");
+    assert_eq!(story::count_inputs(&entries, "go"), 1, "the prompt");
     assert_eq!(story::calls(&entries), ["Agent"], "one call, one worker");
     let entries = history::entries(&transcript(kept, w));
     assert_eq!((story::inputs(&entries).len(), story::texts(&entries)), (1, vec!["Once."]));

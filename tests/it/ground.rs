@@ -84,7 +84,7 @@ fn fr5_a_socket_that_is_gone_is_made_anew_at_once() {
     let doctor = daemon.coordctl(&["doctor"]);
     assert!(doctor.stdout.contains(&format!("runs (pid {})", daemon.pid())), "{doctor:?}");
     let stopped = daemon.coordctl(&["daemon", "stop"]);
-    assert!(stopped.said().contains("has ended"), "{stopped:?}");
+    assert!(stopped.said().contains("has stopped"), "{stopped:?}");
     assert!(!daemon.socket().exists(), "an orderly end takes its own socket away");
 }
 
@@ -118,7 +118,7 @@ fn fr5_a_daemon_whose_socket_is_gone_is_found_by_its_lock() {
     // It is not told to end, but by its lock.
     block(&daemon);
     let stopped = daemon.coordctl(&["daemon", "stop"]);
-    assert!(stopped.code == 0 && stopped.said().contains("has ended"), "{stopped:?}");
+    assert!(stopped.code == 0 && stopped.said().contains("has stopped"), "{stopped:?}");
     assert!(!next.runs());
 }
 

@@ -102,7 +102,7 @@ fn l4_a_program_leads_workers_to_a_structured_result() {
 #[test]
 fn l4_a_client_that_dies_gets_what_it_missed_when_it_is_back() {
     let sandbox = Sandbox::new();
-    let gate = sandbox.at("gate");
+    let gate = sandbox.work().join("gate");
     let wait = format!("while [ ! -e {} ]; do sleep 0.01; done", gate.display());
     let workers =
         json!([worker(&json!([call("I wait.", &json!([bash(&wait)])), say("Through.")]))]);

@@ -61,6 +61,11 @@ pub fn notifications(entries: &[Entry]) -> Vec<(&str, RunStatus, &str)> {
 }
 
 /// How often the conversation has this text in what entered it.
+pub fn count_inputs(entries: &[Entry], text: &str) -> usize {
+    inputs(entries).iter().filter(|(_, input)| *input == text).count()
+}
+
+/// How often a text stands in what agents were told.
 pub fn count_in_inputs(entries: &[Entry], text: &str) -> usize {
     inputs(entries).iter().map(|(_, it)| it.matches(text).count()).sum()
 }

@@ -211,7 +211,7 @@ pub(crate) fn permission(core: &Core, it: &Permission) -> PermissionView {
         },
         asked_ms: it.asked_ms,
         allowed: it.answer.as_ref().map(|answer| answer.allow),
-        covers: Vec::new(),
+        covers: it.covers(&core.durable).map(|other| other.id.to_string()).collect(),
         denied: Vec::new(),
     }
 }

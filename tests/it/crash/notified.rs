@@ -53,7 +53,7 @@ fn dies(point: &str) {
     });
     assert_eq!(story::notifications(&entries).len(), 1, "{point}");
     assert_eq!(story::notifications(&entries)[0].2.matches("<result>Once.</result>").count(), 1);
-    assert_eq!(story::count_in_inputs(&entries, "go"), 1, "{point}: the prompt");
+    assert_eq!(story::count_inputs(&entries, "go"), 1, "{point}: the prompt");
     assert_eq!(story::calls(&entries), ["Agent"], "{point}: one call");
     assert_eq!(
         story::texts(&entries).iter().filter(|it| **it == "It says: Once.").count(),

@@ -168,7 +168,7 @@ fn answer_and_end(daemon: &Daemon, session: &str, question: &str) {
         assert_eq!(of(&agent(&mut client, session, name).id), 1, "{name}: {told:?}");
     }
     assert!(of(&agent(&mut client, session, "busy").id) <= 1, "{told:?}");
-    assert_eq!(story::count_in_inputs(&entries, "go"), 1);
+    assert_eq!(story::count_inputs(&entries, "go"), 1);
     assert_eq!(
         tasks(&mut client),
         [(1, TaskStatus::Pending, String::new()), (2, TaskStatus::Completed, "lead".into())]

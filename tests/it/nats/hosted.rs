@@ -153,13 +153,16 @@ fn c7_n1_a_worker_works_in_the_checkout_there_and_its_lead_is_notified() {
 
 #[test]
 fn c7_w6_a_worker_there_is_stopped_from_here_and_leaves_nothing() {
-    let sleep = "echo $$ >shell && mv shell ready && sleep 1000";
+    let sleep = "touch ready && sleep 1000";
     let mut two = Two::start(&json!([call("Sleeping.", &json!([bash(sleep)])), say("Awake.")]));
     two.spawn("w");
     two.wait_for_file("ready");
     two.wait_for("w", AgentState::Running);
-    let shell = std::fs::read_to_string(two.b.at("w/checkout/ready")).unwrap();
-    let shell = processes::Process::open(shell.trim().parse().unwrap()).expect("it runs");
+    // In the box it has another number than out here.
+    let sleeps = |process: &processes::Process| process.command == "sleep 1000";
+    let shell = until_within(RECOVERY_LIMIT, "the command sleeps", || {
+        two.b.processes().into_iter().find(sleeps)
+    });
     let asked = two.a.lead.client.ok(Request::AgentStop { agent: "w".into() });
     assert_eq!(asked, Response::StopAsked { agent: "w".into() });
     let told = two.told();

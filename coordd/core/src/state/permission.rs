@@ -2,6 +2,7 @@
 //!
 //! It is durable: it waits over restarts of the daemon and of the agent, and only a user answers it.
 
+use crate::state::Durable;
 use crate::state::id::{AgentId, PermissionId, SessionId};
 use crate::state::written;
 use alloc::string::String;
@@ -42,6 +43,20 @@ pub struct Question {
     /// What people are shown besides, as JSON text that means nothing here.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
+}
+
+impl Permission {
+    /// The other open questions of the session that name the same rule: an *always* answers them too. None where no rule can.
+    pub fn covers<'a>(&self, durable: &'a Durable) -> impl Iterator<Item = &'a Self> {
+        let (id, session, rule) = (self.id, self.session.clone(), self.question.rule.clone());
+        durable.permissions.values().filter(move |other| {
+            other.answer.is_none()
+                && other.id != id
+                && other.session == session
+                && !rule.is_empty()
+                && other.question.rule == rule
+        })
+    }
 }
 
 impl Question {

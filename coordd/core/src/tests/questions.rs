@@ -4,6 +4,7 @@ use super::{Stage, USER, completed, to};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::id::PeerId;
+use crate::message::{Kind, Sender};
 use crate::permission::Question;
 use crate::request::Request;
 use alloc::string::String;
@@ -65,6 +66,56 @@ fn w3_a_no_is_told_with_its_reason_and_teaches_nothing() {
     let (reason, rule) = ("the user said no".into(), String::new());
     assert_eq!(stage.reply(w, call), Some(Ok(Answer::Permitted { allow: false, reason, rule })));
     assert_eq!(stage.of("s").rules_learned, Vec::<String>::new());
+}
+
+/// A-4, fR7: what the user adds to a yes is mail of the agent that asked, in the user's name.
+#[test]
+fn a4_fr7_a_note_with_a_yes_reaches_the_agent() {
+    let (mut stage, w, call) = asking_worker();
+    let reason = String::from("once; the port is 5433");
+    let request = Request::PermissionAnswer {
+        id: "p1".into(),
+        allow: true,
+        always: false,
+        reason: reason.clone(),
+    };
+    assert_eq!(stage.user(request), Ok(Answer::Done));
+    assert!(matches!(stage.reply(w, call), Some(Ok(Answer::Permitted { allow: true, .. }))));
+    let mail = stage.agent("w").mailbox.iter().map(|id| stage.message(*id)).collect::<Vec<_>>();
+    let [note] = mail.as_slice() else { panic!("{mail:?}") };
+    assert_eq!((&note.from, &note.kind), (&Sender::User, &Kind::Prompt));
+    assert!(note.text.ends_with(&reason), "{note:?}");
+}
+
+/// A-3, fA4: *always* answers each open question of the session that names the same rule, and no other one.
+#[test]
+fn a3_fa4_always_answers_what_names_the_same_rule() {
+    let (mut stage, w, call) = asking_worker();
+    let lead = stage.lead();
+    let [v, u] = ["v", "u"].map(|name| {
+        stage.spawn(lead, name).unwrap();
+        let peer = stage.connect(name);
+        stage.read(peer, name);
+        peer
+    });
+    let same = ask(&mut stage, v);
+    let question = Question {
+        tool: "Bash".into(),
+        input: "{}".into(),
+        reason: String::new(),
+        rule: "Bash(rm *)".into(),
+        about: String::new(),
+        shown: String::new(),
+    };
+    let other = stage.send_call(u, Some("tool-1"), Request::PermissionAsk(question));
+    let asked = stage.core.durable.permissions.values().next().unwrap();
+    assert_eq!(asked.covers(&stage.core.durable).count(), 1);
+    assert_eq!(answer(&mut stage, true, true), Ok(Answer::Done));
+    let rule = String::from("Bash(make)");
+    let permitted = Answer::Permitted { allow: true, reason: String::new(), rule };
+    assert_eq!(stage.reply(w, call), Some(Ok(permitted.clone())));
+    assert_eq!(stage.reply(v, same), Some(Ok(permitted)));
+    assert_eq!(stage.reply(u, other), None);
 }
 
 /// M-8, rel-20, G7: nothing but the user's answer answers a question.

@@ -235,9 +235,13 @@ impl Walls {
             proxy: self.level == Level::Namespaces,
             limits: surroundings::limits(),
         };
+        let opened = if reach == Reach::Workspace { roots(context) } else { Vec::new() };
         for path in self.shown_below_covers(context) {
             policy.writable.push(same(&path));
-            policy.read_only.push(path.into());
+            // Of two changes of one place the later wins: a workspace below a cover has to stay writable.
+            if !opened.contains(&path) {
+                policy.read_only.push(path.into());
+            }
         }
         if self.level == Level::Namespaces {
             policy.writable.push(Bind { from: temp.into(), at: "/tmp".into() });

