@@ -15,6 +15,10 @@ const SUMMARY: &str = "what was in the scratchpad is gone";
 /// mail is read. Who is started later finds the folder as it is then.
 pub(crate) fn lost(turn: &mut Turn<'_>, session: &SessionId, path: &str) {
     let durable = turn.durable;
+    // One that was never there is only made late, as after a crash before it was made for the first time.
+    if durable.sessions.get(session).is_none_or(|known| known.scratchpad.is_none()) {
+        return;
+    }
     for agent in durable.agents_of(session).into_iter().filter(|agent| agent.life == Life::Up) {
         let mut mail = agent.mailbox.iter().filter_map(|id| durable.messages.get(id));
         if mail.any(|it| it.from == Sender::System && it.summary == SUMMARY) {

@@ -26,6 +26,11 @@ fn fr10_agents_with_a_process_are_told_what_is_gone() {
         up
     };
     assert!(!up.is_empty());
+    let path = "/pad".to_string();
+    // One that was never there is made late, and nothing is lost.
+    stage.input(Input::ScratchpadLost { session: session.clone(), path: path.clone() });
+    assert!(told(&stage).is_empty());
+    stage.input(Input::ScratchpadReady { session: session.clone(), path });
     for _ in 0..3 {
         stage.input(Input::ScratchpadLost { session: session.clone(), path: "/pad".to_string() });
         let mut to = told(&stage);
