@@ -69,9 +69,9 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bind {
-    /// Which.
+    /// The folder or file of the machine.
     pub from: Place,
-    /// Where.
+    /// Its place in the box.
     pub at: Place,
 }
 
@@ -135,13 +135,13 @@ pub enum PolicyError {
     TooMany {
         /// Of these.
         kind: &'static str,
-        /// So many.
+        /// The number of them.
         count: usize,
     },
     /// A path that means something else in another folder.
     #[error("the policy names {}, which is not absolute or has `..` in it", path.display())]
     BadPath {
-        /// It.
+        /// The path as the policy names it.
         path: PathBuf,
     },
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::git;
 use super::standing::Standing;
 
-/// Most things that one command's end is looked through for.
-const FINDINGS_MAX: usize = 64;
+/// Most things that are named at one command's end: enough to see what it did. All are moved, however many they are.
+const NAMED_MAX: usize = 64;
 
 /// Moves what appeared and could run a program outside of the box out of the way, and says so.
 pub(super) fn set_aside(before: &Standing, roots: &[PathBuf], to: &Path) -> Vec<String> {
@@ -39,13 +39,16 @@ pub(super) fn set_aside(before: &Standing, roots: &[PathBuf], to: &Path) -> Vec<
     }
     let now = after.links();
     let turned = before.links().iter().filter(|it| now.get(it.0) != Some(it.1));
-    let mut said: Vec<String> = turned
-        .take(FINDINGS_MAX)
-        .filter_map(|(link, target)| turn_back(link, target, to))
-        .collect();
+    let mut said: Vec<String> =
+        turned.filter_map(|(link, target)| turn_back(link, target, to)).collect();
     findings.sort();
     findings.dedup();
-    said.extend(findings.iter().take(FINDINGS_MAX).filter_map(|it| put_away(it, to)));
+    said.extend(findings.iter().filter_map(|it| put_away(it, to)));
+    let more = said.len().saturating_sub(NAMED_MAX);
+    said.truncate(NAMED_MAX);
+    if more > 0 {
+        said.push(format!("[{more} more were moved to {}.]", to.display()));
+    }
     said
 }
 

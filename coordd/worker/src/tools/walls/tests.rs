@@ -131,6 +131,25 @@ fn w13_what_appears_under_a_protected_name_is_set_aside() {
     assert!(aside.join("pre-commit").symlink_metadata().is_err() && aside.join("hooks.1").is_dir());
 }
 
+/// W-13: a command that leaves more than can be named hides nothing behind it.
+#[test]
+fn w13_all_that_appears_is_set_aside_however_much_it_is() {
+    let (_folder, root) = folder();
+    let work = root.join("work");
+    std::fs::create_dir(&work).unwrap();
+    let roots = [work.clone()];
+    let before = Standing::of(&roots);
+    let repositories: Vec<_> = (0..100).map(|n| format!("d{n:03}/.git")).collect();
+    for git in &repositories {
+        let config = format!("{git}/config");
+        make(&work, &[(config.as_str(), "[core]\nfsmonitor = id\n")]);
+    }
+    let said = aftermath::set_aside(&before, &roots, &root.join("aside"));
+    let left: Vec<_> = repositories.iter().filter(|git| work.join(git).exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(said.last().unwrap().contains("36 more were moved"), "{said:?}");
+}
+
 /// W-13: settings that name a program are not harmless, however they are written.
 #[test]
 fn w13_only_known_settings_are_harmless() {
