@@ -7,6 +7,7 @@ use coordd_core::denial::Denial;
 use coordd_core::effect::Event as It;
 use coordd_core::id::{MessageId, PermissionId, SessionId};
 use coordd_core::message::State;
+use coordd_core::permission::By;
 use proto::event::Event;
 use proto::json::Json;
 use proto::view::AgentState;
@@ -87,7 +88,10 @@ fn answered(core: &Core, id: PermissionId, allowed: bool) -> Option<Event> {
         allowed,
         agent: agent.unwrap_or_default(),
         rule: answer.rule.clone(),
-        with: String::new(),
+        with: match answer.by {
+            By::With(other) => other.to_string(),
+            By::User | By::RunEnd => String::new(),
+        },
         note: answer.reason.clone(),
     })
 }

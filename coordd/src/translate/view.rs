@@ -2,7 +2,7 @@
 
 use super::Facts;
 use coordd_core::agent::{Agent, Life, Runtime};
-use coordd_core::permission::Permission;
+use coordd_core::permission::{Denied, Permission};
 use coordd_core::role::Role;
 use coordd_core::session::{Inbound, Session, SessionState};
 use coordd_core::settings::Provider;
@@ -12,12 +12,14 @@ use coordd_core::{Core, message};
 use proto::agent as wire;
 use proto::json::Json;
 use proto::view::{
-    AgentState, AgentView, DaemonView, HeldView, LastRun, MemberView, PeerKind, PeerView,
-    PermissionView, SessionView, TaskView, TeamView,
+    AgentState, AgentView, DaemonView, DeniedView, HeldView, LastRun, MemberView, PeerKind,
+    PeerView, PermissionView, SessionView, TaskView, TeamView,
 };
 
 /// How much of a task's description a list shows.
 const DESCRIPTION_CHARS_MAX: usize = 200;
+/// How many earlier denials a question shows: enough to see a pattern.
+const DENIED_SHOWN_MAX: usize = 3;
 /// How much of a message that waits for the user a view shows.
 const HELD_CHARS_MAX: usize = 2_000;
 /// How much of a result a view shows.
@@ -212,7 +214,21 @@ pub(crate) fn permission(core: &Core, it: &Permission) -> PermissionView {
         asked_ms: it.asked_ms,
         allowed: it.answer.as_ref().map(|answer| answer.allow),
         covers: it.covers(&core.durable).map(|other| other.id.to_string()).collect(),
-        denied: Vec::new(),
+        denied: it
+            .denied_before(&core.durable)
+            .take(DENIED_SHOWN_MAX)
+            .map(|it| denied(core, &it))
+            .collect(),
+    }
+}
+
+fn denied(core: &Core, it: &Denied<'_>) -> DeniedView {
+    let asker = core.durable.agents.get(&it.question.agent);
+    DeniedView {
+        agent: asker.map(|of| of.name.to_string()).unwrap_or_default(),
+        at_ms: it.answer.at_ms,
+        reason: it.answer.reason.clone(),
+        same: it.same,
     }
 }
 

@@ -109,6 +109,7 @@ pub(crate) fn close_questions(turn: &mut Turn<'_>, agent: &Agent) {
             rule: String::new(),
             at_ms: turn.now.wall_ms,
             unheard_by: 0,
+            by: permission::By::RunEnd,
         };
         turn.record(Record::PermissionAnswered { id: open.id, answer });
     }

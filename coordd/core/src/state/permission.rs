@@ -59,6 +59,22 @@ impl Permission {
     }
 }
 
+impl Permission {
+    /// What the user denied in this session that was the same or like it, the latest first.
+    pub fn denied_before<'a>(&'a self, durable: &'a Durable) -> impl Iterator<Item = Denied<'a>> {
+        durable.permissions.range(..self.id).rev().filter_map(|(_, question)| {
+            let answer = question.answer.as_ref()?;
+            let (asked, now) = (&question.question, &self.question);
+            let same = asked.tool == now.tool
+                && (asked.input == now.input
+                    || (!now.about.is_empty() && asked.about == now.about));
+            let alike = !now.rule.is_empty() && asked.rule == now.rule;
+            let counts = !answer.allow && answer.by == By::User && question.session == self.session;
+            (counts && (same || alike)).then_some(Denied { question, answer, same })
+        })
+    }
+}
+
 impl Question {
     /// What it takes on the disk, but for its frame.
     pub(crate) fn len(&self) -> usize {
@@ -81,4 +97,31 @@ pub struct Answer {
     /// The incarnation that asked and had ended, or was ending, when the answer came; 0 when it heard it.
     #[serde(default, skip_serializing_if = "written::is_default")]
     pub unheard_by: u32,
+    /// What it was answered by.
+    #[serde(default, skip_serializing_if = "written::is_default")]
+    pub by: By,
+}
+
+/// What a question was answered by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The user answered this question.
+    #[default]
+    User,
+    /// The user answered another one with *always*, whose rule this one names too.
+    With(PermissionId),
+    /// The end of the run, without the user.
+    RunEnd,
+}
+
+/// An earlier question that the user denied.
+#[derive(Clone, Copy, Debug)]
+pub struct Denied<'a> {
+    /// The question.
+    pub question: &'a Permission,
+    /// The answer.
+    pub answer: &'a Answer,
+    /// Whether it was about the same; else one rule would have allowed both.
+    pub same: bool,
 }

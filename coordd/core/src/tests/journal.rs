@@ -12,7 +12,7 @@ use crate::message::{Kind, Message, Outside, Sender, State};
 use crate::mode::Mode;
 use crate::name::Name;
 use crate::outgoing::{self, Outgoing};
-use crate::permission::{Answer, Permission, Question};
+use crate::permission::{Answer, By, Permission, Question};
 use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Inbound, Session, SessionState};
@@ -548,6 +548,7 @@ fn every_record() -> Vec<Record> {
         rule: "Bash(make)".into(),
         at_ms,
         unheard_by: 0,
+        by: By::User,
     };
     let keyed = |key: &str, to| Record::Keyed { caller: "user".into(), key: key.into(), to, at_ms };
     let adjusted = Outcome { class: Some(Class::Adjust), ..outcome(Status::Completed) };

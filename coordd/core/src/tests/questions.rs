@@ -118,6 +118,41 @@ fn a3_fa4_always_answers_what_names_the_same_rule() {
     assert_eq!(stage.reply(u, other), None);
 }
 
+/// A-6, fR11: what the user denied is told when it is asked again in the session, whoever asks; what the end of a run closed is not.
+#[test]
+fn a6_fr11_what_was_denied_before_is_known_when_it_is_asked_again() {
+    let (mut stage, _, _) = asking_worker();
+    let reason = String::from("never touch /etc");
+    let request = Request::PermissionAnswer {
+        id: "p1".into(),
+        allow: false,
+        always: false,
+        reason: reason.clone(),
+    };
+    stage.user(request).unwrap();
+    let lead = stage.lead();
+    stage.spawn(lead, "v").unwrap();
+    let v = stage.connect("v");
+    stage.read(v, "v");
+    ask(&mut stage, v);
+    let durable = &stage.core.durable;
+    let again = durable.permissions.values().last().unwrap();
+    let before: Vec<_> = again.denied_before(durable).collect();
+    let [denied] = before.as_slice() else { panic!("{before:?}") };
+    assert_eq!((denied.question.id, denied.same), (crate::id::PermissionId(1), true));
+    assert_eq!(denied.answer.reason, reason);
+    assert_eq!(denied.question.denied_before(durable).count(), 0);
+    // The end of a run is nobody's no.
+    stage.exit("v", Some((1, completed())));
+    stage.spawn(lead, "u").unwrap();
+    let u = stage.connect("u");
+    stage.read(u, "u");
+    ask(&mut stage, u);
+    let durable = &stage.core.durable;
+    let third = durable.permissions.values().last().unwrap();
+    assert_eq!(third.denied_before(durable).count(), 1);
+}
+
 /// M-8, rel-20, G7: nothing but the user's answer answers a question.
 #[test]
 fn m8_rel20_nobody_but_the_user_answers() {

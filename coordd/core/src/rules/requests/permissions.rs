@@ -10,7 +10,7 @@ use crate::state::denial::Denial;
 use crate::state::id::PermissionId;
 use crate::state::live::Waiter;
 use crate::state::message::{Kind, Sender};
-use crate::state::permission::{self, Permission, Question};
+use crate::state::permission::{self, By, Permission, Question};
 use crate::state::record::Keyed;
 use crate::state::{Record, limits};
 use alloc::borrow::ToOwned as _;
@@ -100,10 +100,11 @@ pub(super) fn answer(
     if !rule.is_empty() {
         turn.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
         for other in open.covers(durable) {
-            close(turn, other, true, String::new(), rule.clone());
+            let answer = answered(true, String::new(), rule.clone());
+            close(turn, other, permission::Answer { by: By::With(open.id), ..answer });
         }
     }
-    close(turn, open, allow, reason, rule);
+    close(turn, open, answered(allow, reason, rule));
     Ok(Said::Now(Answer::Done))
 }
 
@@ -121,11 +122,16 @@ fn tell(turn: &mut Turn<'_>, open: &Permission, note: &str) -> Result<(), Denial
     Ok(())
 }
 
-fn close(turn: &mut Turn<'_>, open: &Permission, allow: bool, reason: String, rule: String) {
+fn answered(allow: bool, reason: String, rule: String) -> permission::Answer {
+    permission::Answer { allow, reason, rule, at_ms: 0, unheard_by: 0, by: By::User }
+}
+
+/// Closes a question with an answer, but for when that was and who hears it.
+fn close(turn: &mut Turn<'_>, open: &Permission, answer: permission::Answer) {
     // Where no process hears it, the next one is told that the call has not begun.
     let asker = turn.durable.agents.get(&open.agent);
     let is_heard = asker.is_some_and(|it| it.life == Life::Up) && turn.live.is_awaited(open.id);
     let unheard_by = asker.filter(|_| !is_heard).map_or(0, |it| it.incarnation);
-    let answer = permission::Answer { allow, reason, rule, at_ms: turn.now.wall_ms, unheard_by };
+    let answer = permission::Answer { at_ms: turn.now.wall_ms, unheard_by, ..answer };
     turn.record(Record::PermissionAnswered { id: open.id, answer });
 }
