@@ -12,24 +12,24 @@ use rustix::io::Errno;
 
 /// A file that is being made under a name of its own. It is removed unless it takes its place.
 #[derive(Debug)]
-pub struct Draft<'a, F: AsFd> {
+pub struct Draft<F: AsFd> {
     folder: F,
-    temporary: &'a str,
+    temporary: String,
     file: File,
     is_kept: bool,
 }
 
-impl<'a, F: AsFd> Draft<'a, F> {
+impl<F: AsFd> Draft<F> {
     /// Makes an empty file in a folder, under a name that is used for nothing else. What a crash left there is replaced.
-    pub fn create(folder: F, temporary: &'a str, mode: u32) -> io::Result<Self> {
+    pub fn create(folder: F, temporary: String, mode: u32) -> io::Result<Self> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || openat(&folder, temporary, flags, Mode::from_raw_mode(mode));
+        let create = || openat(&folder, &*temporary, flags, Mode::from_raw_mode(mode));
         let fd = create().or_else(|error| {
             if error != Errno::EXIST {
                 return Err(error);
             }
-            unlinkat(&folder, temporary, AtFlags::empty())?;
+            unlinkat(&folder, &*temporary, AtFlags::empty())?;
             create()
         });
         let file = File::from(fd?);
@@ -54,17 +54,29 @@ impl<'a, F: AsFd> Draft<'a, F> {
 
     /// Puts the file in the place of another one of its folder, in one step that is durable when this returns.
     pub fn take_place(mut self, name: impl AsRef<OsStr>) -> io::Result<()> {
-        renameat(&self.folder, self.temporary, &self.folder, name.as_ref())?;
+        self.rename(name)?;
+        self.sync_folder()
+    }
+
+    /// Puts the file in the place of another one of its folder, in one step that waits for no disk. It is durable
+    /// after [`Draft::sync_folder`].
+    pub fn rename(&mut self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        renameat(&self.folder, &*self.temporary, &self.folder, name.as_ref())?;
         self.is_kept = true;
+        Ok(())
+    }
+
+    /// Waits until a rename is on the disk.
+    pub fn sync_folder(&self) -> io::Result<()> {
         Ok(fsync(&self.folder)?)
     }
 }
 
-impl<F: AsFd> Drop for Draft<'_, F> {
+impl<F: AsFd> Drop for Draft<F> {
     fn drop(&mut self) {
         if !self.is_kept {
             // What is left over is replaced by the next draft of this name.
-            let _gone = unlinkat(&self.folder, self.temporary, AtFlags::empty());
+            let _gone = unlinkat(&self.folder, &*self.temporary, AtFlags::empty());
         }
     }
 }
@@ -76,7 +88,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         return Err(Errno::ISDIR.into());
     };
     let temporary = format!(".{}.{}.new", name.to_string_lossy(), std::process::id());
-    let mut draft = Draft::create(File::open(folder)?, &temporary, mode)?;
+    let mut draft = Draft::create(File::open(folder)?, temporary, mode)?;
     draft.write(bytes)?;
     draft.take_place(name)
 }

@@ -1,6 +1,8 @@
 //! Replacing a file so that a reader, or a crash, finds the old one or the new one and nothing
 //! between.
 
+use std::path::PathBuf;
+
 use coordd_common::files::Draft;
 use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
@@ -14,13 +16,23 @@ const TEMPORARY: &str = ".tmp-coordd-";
 impl Dir {
     /// Writes a file, 0600, in one step that is durable when this returns (rel-39).
     pub(crate) fn write_atomic(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        let shown = self.path.join(name);
+        let replacement = self.replacement(name, bytes)?;
+        replacement.take_place()?.sync()
+    }
+
+    /// Writes what is to replace a file, 0600, without touching the file. It is removed again if it is dropped before
+    /// it has taken its place.
+    pub(crate) fn replacement(
+        &self,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<Replacement<'_>, FileError> {
+        let path = self.path.join(name);
         if !super::is_plain_name(name.as_ref()) {
-            return Err(FileError::Outside { path: shown });
+            return Err(FileError::Outside { path });
         }
-        let temporary = format!("{TEMPORARY}{name}");
-        let draft = self.draft(&temporary, bytes)?;
-        draft.take_place(name).map_err(|source| FileError::of("replace", &shown, source))
+        let draft = self.draft(format!("{TEMPORARY}{name}"), bytes)?;
+        Ok(Replacement { draft, name: name.to_owned(), path })
     }
 
     /// Writes a file, 0600, under a name of its own, for [`Dir::put_in_place`]. It is durable once
@@ -29,7 +41,7 @@ impl Dir {
         if !super::is_plain_name(name.as_ref()) {
             return Err(FileError::Outside { path: self.path.join(name) });
         }
-        self.draft(name, bytes)?.keep();
+        self.draft(name.to_owned(), bytes)?.keep();
         Ok(())
     }
 
@@ -80,13 +92,46 @@ impl Dir {
     }
 
     /// A whole file under a name of its own, on the disk.
-    fn draft<'a>(&'a self, name: &'a str, bytes: &[u8]) -> Result<Draft<'a, &'a Self>, FileError> {
+    fn draft(&self, name: String, bytes: &[u8]) -> Result<Draft<&Self>, FileError> {
+        let path = self.path.join(&name);
         let failed = |action| {
-            let path = self.path.join(name);
-            move |source| FileError::of(action, &path, source)
+            let path = &path;
+            move |source| FileError::of(action, path, source)
         };
         let mut draft = Draft::create(self, name, 0o600).map_err(failed("create"))?;
         draft.write(bytes).map_err(failed("write"))?;
         Ok(draft)
+    }
+}
+
+/// What is to replace a file: on the disk already, and still under a name of its own.
+#[derive(Debug)]
+pub(crate) struct Replacement<'a> {
+    draft: Draft<&'a Dir>,
+    name: String,
+    path: PathBuf,
+}
+
+/// A file that has been replaced, perhaps not yet on the disk.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Renamed<'a> {
+    replacement: Replacement<'a>,
+}
+
+impl<'a> Replacement<'a> {
+    /// Takes the place of the file, in one step that waits for no disk.
+    pub(crate) fn take_place(mut self) -> Result<Renamed<'a>, FileError> {
+        let renamed = self.draft.rename(&self.name);
+        renamed.map_err(|source| FileError::of("replace", &self.path, source))?;
+        Ok(Renamed { replacement: self })
+    }
+}
+
+impl Renamed<'_> {
+    /// Waits until the new file is what a crash leaves (rel-39).
+    pub(crate) fn sync(self) -> Result<(), FileError> {
+        let Replacement { draft, path, .. } = &self.replacement;
+        draft.sync_folder().map_err(|source| FileError::of("sync the folder of", path, source))
     }
 }

@@ -27,6 +27,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub(crate) use atomic::{Renamed, Replacement};
 pub(crate) use coordd_common::processes::euid;
 pub(crate) use error::{DirError, FileError};
 pub(crate) use file::Content;

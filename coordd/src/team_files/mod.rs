@@ -27,7 +27,7 @@ use proto::team::TeamFile;
 
 use self::lock::{Lock, LockError};
 use self::tasks::KnownTasks;
-use crate::dir::{Content, Demand, Dir, DirError, FileError, Kept};
+use crate::dir::{Content, Demand, Dir, DirError, FileError, Kept, Renamed, Replacement};
 
 const CONFIG: &str = "config.json";
 
@@ -130,7 +130,14 @@ impl TeamFiles {
         let folder = self.folder("teams", name)?;
         let failed = |source| TeamFilesError::Folder { source };
         folder.enter("inboxes", Demand::Repaired).map_err(failed)?;
+        // Prepared before the lock is taken: Claude Code gives a change up that has waited for the lock for some 0.7 s,
+        // and a disk may take longer than that.
+        let prepared = replacement(&folder, name, CONFIG, &bytes)?;
         let Some(lock) = try_lock(&folder, name)? else { return Ok(Replaced::Held) };
+        if prepared.is_none() && !stands(&folder, CONFIG, &bytes) {
+            // Another program was quicker.
+            return Ok(Replaced::Held);
+        }
         let known = state.teams.get(name);
         let replaced = match folder.read(Path::new(CONFIG), FILE_BYTES_MAX) {
             Ok(content) => {
@@ -156,7 +163,11 @@ impl TeamFiles {
         // Remembered first: a crash between the two is repaired by the next write.
         let known = Known { bytes: bytes.clone(), team: team.clone(), written: bytes.clone() };
         state.teams.insert(name.to_owned(), known);
-        write(&folder, name, CONFIG, &bytes)?;
+        let Some(prepared) = prepared else { return Ok(replaced) };
+        let failed = |source| TeamFilesError::File { team: name.to_owned(), source };
+        let done = prepared.take_place().map_err(failed)?;
+        drop(lock);
+        done.sync().map_err(failed)?;
         Ok(replaced)
     }
 
@@ -264,15 +275,30 @@ fn try_lock<'a>(folder: &'a Dir, team: &str) -> Result<Option<Lock<'a>>, TeamFil
     }
 }
 
-fn write(dir: &Dir, team: &str, name: &str, bytes: &[u8]) -> Result<(), TeamFilesError> {
-    if let Ok(found) = dir.read(Path::new(name), FILE_BYTES_MAX)
-        && !found.cut
-        && found.bytes == bytes
-    {
-        return Ok(());
+/// Whether this is the content of a file.
+fn stands(dir: &Dir, name: &str, bytes: &[u8]) -> bool {
+    let found = dir.read(Path::new(name), FILE_BYTES_MAX);
+    found.is_ok_and(|found| !found.cut && found.bytes == bytes)
+}
+
+/// What is to replace a file. None where the same stands already.
+fn replacement<'a>(
+    dir: &'a Dir,
+    team: &str,
+    name: &str,
+    bytes: &[u8],
+) -> Result<Option<Replacement<'a>>, TeamFilesError> {
+    if stands(dir, name, bytes) {
+        return Ok(None);
     }
-    dir.write_atomic(name, bytes)
-        .map_err(|source| TeamFilesError::File { team: team.to_owned(), source })
+    let prepared = dir.replacement(name, bytes);
+    prepared.map(Some).map_err(|source| TeamFilesError::File { team: team.to_owned(), source })
+}
+
+fn write(dir: &Dir, team: &str, name: &str, bytes: &[u8]) -> Result<(), TeamFilesError> {
+    let Some(prepared) = replacement(dir, team, name, bytes)? else { return Ok(()) };
+    let done = prepared.take_place().and_then(Renamed::sync);
+    done.map_err(|source| TeamFilesError::File { team: team.to_owned(), source })
 }
 
 /// Renames what stands in the place of a file of ours, and returns where it is now.

@@ -297,9 +297,10 @@ fn t2_a_real_terminal_and_coordd_write_the_team_file() {
         fixture.model.open(turn);
         let (origin, _, _) = fixture.told();
         assert!(matches!(origin, Origin::Notification { .. }), "{origin:?}");
+        // It writes this after it has told of its end. The next turn would begin with what is left of this one.
+        let member = wait_for(false);
+        assert_eq!(member["agentType"], "general-purpose", "{member}");
     }
-    let member = wait_for(false);
-    assert_eq!(member["agentType"], "general-purpose", "{member}");
     terminal.tmux(&["kill-server"]);
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
     };
     let temporary = temporary_name();
     let mut draft =
-        Draft::create(File::open(held.at("".as_ref())).map_err(failed)?, &temporary, 0o666)
+        Draft::create(File::open(held.at("".as_ref())).map_err(failed)?, temporary, 0o666)
             .map_err(failed)?;
     if let Some(before) = &before {
         keep_owner_and_mode(draft.file(), before).map_err(failed)?;
