@@ -7,6 +7,8 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use proto::event::Event;
+use proto::request::Request;
+use proto::response::Response;
 use proto::view::{AgentView, SessionState};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -58,6 +60,11 @@ fn assert_green(sandbox: &Sandbox, ran: &Ran) {
     assert_eq!(by_worker, runs, "one notification for each run");
     assert_eq!(summary["notifications"], runs.values().sum::<i64>());
     assert!(runs.len() >= 4, "two researchers, one that writes, a fresh one that verifies");
+    let asked = client.ok(Request::PermissionList { session: String::new() });
+    assert!(
+        matches!(&asked, Response::Permissions { permissions } if permissions.is_empty()),
+        "{asked:?}"
+    );
     assert_real_work(&mut client, &agents, session);
     assert!(agents[1..].iter().all(|agent| agent.pid.is_none()), "{agents:#?}");
 }

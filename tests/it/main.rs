@@ -54,3 +54,4 @@ mod teams;
 mod terminals;
 mod tidy;
 mod way_out;
+mod worked;
