@@ -73,11 +73,7 @@ impl Failure {
 
 impl From<ErrorBody> for Failure {
     fn from(body: ErrorBody) -> Self {
-        let mut hint = body.hint;
-        if hint == "sessions: none" {
-            hint.push_str("; `coordctl new` creates one");
-        }
-        Self { exit: exit_of(body.code), message: body.message, hint }
+        Self { exit: exit_of(body.code), message: body.message, hint: body.hint }
     }
 }
 
@@ -164,18 +160,6 @@ mod tests {
             (Exit::Denied, "error: while stopping: no session \"x\"\n".into())
         );
     }
-
-    #[test]
-    fn where_there_is_no_session_the_hint_says_how_one_is_made() {
-        let body =
-            |hint: &str| ErrorBody::new(ErrorCode::NotFound, "no session named `x`").hint(hint);
-        assert_eq!(
-            Failure::from(body("sessions: none")).hint,
-            "sessions: none; `coordctl new` creates one"
-        );
-        assert_eq!(Failure::from(body("sessions: a")).hint, "sessions: a");
-    }
-
     #[test]
     fn a_closed_pipe_is_no_failure() {
         let error = anyhow::Error::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));

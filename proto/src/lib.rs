@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod address;
 pub mod agent;
 pub mod bridge;
 pub mod codec;
@@ -98,4 +97,4 @@ pub enum Outcome {
     Error(error::ErrorBody),
 }
 
-pub use proto_words::{WallMs, text};
+pub use proto_words::{WallMs, address, text};

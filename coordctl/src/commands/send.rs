@@ -52,7 +52,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let response = match parse(&args.to, args.session.as_deref())? {
         To::Address { session, to } => {
             let summary = summary.unwrap_or_default().to_owned();
-            let (body, notify_when_idle) = (Body::text(text), args.wait && to.starts_with("uds:"));
+            let (body, notify_when_idle) = (Body::text(text), args.wait && is_socket(&to));
             context.call(Request::Send { session, to, body, summary, notify_when_idle })?
         }
         To::Agent { session, agent } => context.call(words(session, agent, text, summary))?,
@@ -70,15 +70,16 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
 
 fn parse(to: &str, session: Option<&str>) -> Result<To, Failure> {
     let usage = |error: proto::address::AddressError| Failure::usage(error.to_string());
-    let is_path = to.starts_with("uds:") || to.starts_with("bridge:");
-    if !is_path && let Some((session, agent)) = to.split_once('/') {
-        return Ok(if agent == "*" {
-            To::Address { session: session.to_owned(), to: agent.to_owned() }
-        } else {
-            To::Agent { session: session.to_owned(), agent: agent.to_owned() }
-        });
-    }
     match (to.parse::<Address>().map_err(usage)?, session) {
+        (Address::Name(name), _) if name.contains('/') => {
+            let (session, agent) = name.split_once('/').unwrap_or((&name, ""));
+            Ok(match agent.parse() {
+                Ok(Address::Everyone) => {
+                    To::Address { session: session.to_owned(), to: agent.to_owned() }
+                }
+                _ => To::Agent { session: session.to_owned(), agent: agent.to_owned() },
+            })
+        }
         (Address::Everyone, None) => {
             Err(Failure::usage("`*` means everyone in a session, but no session is named")
                 .hint("write SESSION/*, or give --session"))
@@ -92,6 +93,11 @@ fn parse(to: &str, session: Option<&str>) -> Result<To, Failure> {
             to: to.trim().to_owned(),
         }),
     }
+}
+
+/// Whether an address is a program's socket.
+fn is_socket(to: &str) -> bool {
+    matches!(to.parse(), Ok(Address::Uds(_)))
 }
 
 /// The user's words; with a summary they go as a message.
@@ -137,7 +143,7 @@ pub(crate) fn row(it: &SendResult) -> anyhow::Result<()> {
             output::say(&text)?;
         }
         // The reason tells whether the receiver or coordd refused, or nobody listened.
-        SendResult::Refused { to, reason } if to.starts_with("uds:") => {
+        SendResult::Refused { to, reason } if is_socket(to) => {
             output::note(&format!("not delivered to {}: {}", line(to), line(reason)));
         }
         SendResult::Refused { to, reason } => {

@@ -11,6 +11,7 @@ use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
 use hpke::{Deserializable as _, Kem as _, OpModeR, OpModeS, Serializable as _};
+use proto::address::{FINGERPRINT_LEN, is_fingerprint};
 use rand_core::{OsRng, TryRngCore as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -30,10 +31,6 @@ pub(crate) const HALF_LEN: usize = 32;
 
 /// Bytes that sealing adds: an ephemeral public key and a tag.
 pub(crate) const SEAL_LEN: usize = 32 + 16;
-
-/// Characters of a fingerprint: 80 bits. Two of one's own peers do not share it by chance, and it
-/// is never what decides: signatures are checked against the whole key.
-const FINGERPRINT_LEN: usize = 16;
 
 /// Domain separation for sealed texts.
 const SEAL_INFO: &[u8] = b"coordd bridge seal v1";
@@ -137,8 +134,7 @@ pub(crate) struct Fingerprint(String);
 impl Fingerprint {
     /// Lower-case base32 of the right length: safe as a part of a subject and of an address.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let fits = |it: u8| it.is_ascii_lowercase() || (b'2'..=b'7').contains(&it);
-        (text.len() == FINGERPRINT_LEN && text.bytes().all(fits)).then(|| Self(text.to_owned()))
+        is_fingerprint(text).then(|| Self(text.to_owned()))
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -16,6 +16,7 @@ use crate::reactor::Arrival;
 use coordd_core::id::{PeerId, SessionId};
 use coordd_core::input::Says;
 use coordd_core::message::Outside;
+use proto::address::Place;
 use rustix::fs::{AtFlags, Mode, fchmod, unlinkat};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
@@ -140,7 +141,7 @@ async fn heard(
     for line in lines {
         let Line::Said(mut from, says) = line else { continue };
         from.verified = knows_token || is_listed(&routes.registry, &from, pid).await;
-        let told = tell(&routes, session.clone(), from, says);
+        let told = tell(&routes, session.clone(), *from, says);
         if timeout_at(end, told).await != Ok(true) {
             return not_taken(stream, false).await;
         }
@@ -149,7 +150,8 @@ async fn heard(
 
 /// Whether the process that speaks is the one that is listed with the address that it gives.
 async fn is_listed(registry: &Registry, from: &Outside, pid: Option<i32>) -> bool {
-    let Some(path) = from.address.strip_prefix("uds:").map(PathBuf::from) else { return false };
+    let Place::Socket(path) = &from.address else { return false };
+    let path = PathBuf::from(path);
     let Some(pid) = pid.and_then(|pid| u32::try_from(pid).ok()) else { return false };
     let registry = registry.clone();
     let looked = tokio::task::spawn_blocking(move || is_there(&registry, &path, pid)).await;

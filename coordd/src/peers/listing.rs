@@ -5,6 +5,8 @@ use super::registry::{Entry, Registry};
 use super::vetting::{Refusal, connect_to};
 use proto::view::{PeerKind, PeerView};
 
+use super::socket_address;
+
 /// Entries that are looked at; a person has tens.
 const LISTED_MAX: usize = 500;
 /// How a process of Linux is told from others where Claude Code lists itself.
@@ -41,7 +43,7 @@ fn view(it: Entry) -> PeerView {
         id: it.session,
         name: if it.name.is_empty() { folder.to_owned() } else { it.name },
         kind,
-        address: format!("uds:{}", it.socket.display()),
+        address: socket_address(&it.socket),
         state: it.status,
         cwd: it.cwd,
         heard_ms: it.heard_ms,

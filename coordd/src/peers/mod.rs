@@ -33,6 +33,7 @@ use inbox::Routes;
 use looking::Inbox;
 use outbound::Saying;
 use place::Place;
+use proto::address::Address;
 use proto::error::ErrorBody;
 use proto::view::PeerView;
 use registry::Registry;
@@ -244,8 +245,7 @@ impl World {
         let turn = self.turns.entry(it.to.clone()).or_insert_with(|| Arc::new(Semaphore::new(1)));
         let (turn, sayings) = (Arc::clone(turn), Arc::clone(&self.sayings));
         let address = self.place.as_ref().map(|place| place.path(it.session.as_ref()));
-        let address =
-            address.map(|address| format!("uds:{}", address.display())).unwrap_or_default();
+        let address = address.map(|path| socket_address(&path)).unwrap_or_default();
         let from = Speaker { address, name: it.name, bypasses: it.bypasses };
         let saying = Saying { from, wire_id: it.wire_id, kind: it.kind, text: it.text };
         let (registry, reactor) = (self.registry.clone(), self.routes.reactor.clone());
@@ -329,4 +329,9 @@ fn sha256_hex(bytes: &[u8]) -> String {
         let _fits = write!(text, "{byte:02x}");
     }
     text
+}
+
+/// The address of a socket.
+pub(crate) fn socket_address(path: &Path) -> String {
+    Address::Uds(path.to_string_lossy().into_owned()).to_string()
 }

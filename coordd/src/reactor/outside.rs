@@ -10,6 +10,7 @@ use coordd_core::denial::Denial;
 use coordd_core::id::{MessageId, PeerId, SessionId};
 use coordd_core::live::Caller;
 use proto::Outcome;
+use proto::address::Place;
 use std::collections::{BTreeSet, HashMap};
 use tokio::sync::oneshot;
 
@@ -83,13 +84,15 @@ impl<S: Store> Reactor<S> {
 
     pub(super) fn hand_out(&mut self, id: MessageId) {
         let Some(it) = self.core.durable.outbox.get(id) else { return };
+        // What is for another daemon is the bridge's.
+        let Place::Socket(path) = &it.to else { return };
         let session = it.session.as_ref().and_then(|id| self.core.durable.sessions.get(id));
         let order = HandOut {
             outgoing: id,
             session: it.session.clone(),
             name: session.map_or_else(|| "coordctl".to_owned(), |session| session.name.to_string()),
             bypasses: session.is_some_and(|session| session.bypasses),
-            to: it.to.clone(),
+            to: path.clone(),
             wire_id: it.wire_id.clone(),
             kind: it.kind.clone(),
             text: it.text.clone(),

@@ -11,6 +11,7 @@ use coordd_core::input;
 use coordd_core::message::{self, Sender};
 use coordd_core::outgoing::{Kind, Outgoing, Verdict};
 use coordd_core::request::Request;
+use proto::address::Place;
 use proto::bridge as wire;
 use proto::response::Response;
 use proto::view::{PeerKind, PeerView};
@@ -127,7 +128,7 @@ fn letters(core: &Core) -> Vec<wire::LetterView> {
     let ours = core.durable.outbox.dead_letters().take(LETTERS_MAX).map(|it| wire::LetterView {
         is_ours: true,
         at_ms: it.ended_ms.unwrap_or(it.accepted_ms),
-        address: it.to.clone(),
+        address: it.to.to_string(),
         message: it.id.to_string(),
         reason: it.reason.clone(),
     });
@@ -146,7 +147,10 @@ pub(crate) fn peers(core: &Core) -> impl Iterator<Item = PeerView> {
             address: if it.hosts {
                 format!("{}/{}", peer.name, it.name)
             } else {
-                format!("bridge:{}/{}", peer.fingerprint, it.session)
+                {
+                    let (peer, session) = (peer.fingerprint.clone(), it.session.clone());
+                    Place::Remote { peer, session }.to_string()
+                }
             },
             state: it.state.clone(),
             cwd: it.cwd.clone(),
@@ -177,7 +181,10 @@ pub(crate) fn announce(core: &Core) -> wire::Order {
 
 /// The other daemon and the session there that an outgoing message is for.
 fn address(it: &Outgoing) -> Option<(&str, &str)> {
-    it.to.strip_prefix("bridge:")?.split_once('/')
+    match &it.to {
+        Place::Remote { peer, session } => Some((peer, session)),
+        Place::Socket(_) | Place::Local(_) | Place::Other(_) => None,
+    }
 }
 
 /// A message of a worker's mailbox, with what the worker is made of. Nothing if the message has

@@ -115,8 +115,9 @@ fn is_guest(core: &Core, message: &Message) -> bool {
 /// Words from outside carry where they come from, and no authority.
 fn outside(from: &Outside, text: &str) -> (Origin, String) {
     let name = view::outside_name(from);
-    let framed = render_outside_message(&name, &from.address, from.verified, text);
-    (Origin::Outside { name, address: from.address.clone(), verified: from.verified }, framed)
+    let address = from.address.to_string();
+    let framed = render_outside_message(&name, &address, from.verified, text);
+    (Origin::Outside { name, address, verified: from.verified }, framed)
 }
 
 fn notification(

@@ -37,8 +37,9 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
                 .hint("use --mode normal, or a build with the feature")
         }
         Denial::NoSuchSession { given, known } => {
+            let next = if known.is_empty() { "; `coordctl new` creates one" } else { "" };
             say(Code::NotFound, format!("no session named `{given}`"))
-                .hint(format!("sessions: {}", list(known)))
+                .hint(format!("sessions: {}{next}", list(known)))
         }
         Denial::NoSuchAgent { given, known } => {
             say(Code::NotFound, format!("no agent named `{given}`"))
@@ -202,5 +203,20 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
         Denial::ShuttingDown => say(Code::ShuttingDown, "coordd is stopping; it starts nothing new")
             .hint("try again in a moment"),
         Denial::Failed { why } => say(Code::Failed, why.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_session_the_hint_says_how_one_is_made() {
+        let hint = |known: &[&str]| {
+            let known = known.iter().map(|&name| name.to_owned()).collect();
+            error_body(&Denial::NoSuchSession { given: "x".into(), known }).hint
+        };
+        assert_eq!(hint(&[]), "sessions: none; `coordctl new` creates one");
+        assert_eq!(hint(&["a", "b"]), "sessions: a, b");
     }
 }

@@ -100,7 +100,7 @@ fn answered(core: &Core, id: PermissionId, allowed: bool) -> Option<Event> {
 fn message_changed(core: &Core, id: MessageId, state: State) -> Option<Event> {
     let durable = &core.durable;
     let (from, to, reason) = if let Some(of) = durable.outbox.get(id) {
-        (&of.from, of.address(), &of.reason)
+        (&of.from, of.to.to_string(), &of.reason)
     } else {
         let of = durable.messages.get(&id)?;
         (&of.from, durable.agents.get(&of.to)?.name.to_string(), &of.reason)
@@ -156,7 +156,7 @@ mod tests {
     fn fa22_a_message_outside_is_told_with_its_own_address() {
         let mut durable = Durable::default();
         let far = "bridge:aaaaaaaaaaaaaaaa/s9";
-        for (id, to) in [(1, "/run/bob.sock"), (2, far)] {
+        for (id, to) in [(1, "uds:/run/bob.sock"), (2, far)] {
             durable.apply(&Record::OutgoingPut { outgoing: outgoing(id, to).into() });
         }
         let core = Core { durable, live: Live::default() };

@@ -5,10 +5,10 @@ use crate::peer::LookedUp;
 use coordd_core::effect::Size;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
-use coordd_core::request::{Join, NewSession, Request, To};
+use coordd_core::request::{Join, NewSession, Request};
 use coordd_core::session::Inbound;
 use coordd_core::settings::{ApprovalMode, Model, Permissions, Provider, Sandbox};
-use proto::address::Address;
+use proto::address::{Address, AddressError};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::request::Request as Wire;
 
@@ -169,14 +169,6 @@ fn inbound(word: &str) -> Result<Option<Inbound>, ErrorBody> {
     Inbound::from_word(word).map_err(|denial| super::error_body(&denial))
 }
 
-fn address(to: &str) -> Result<To, ErrorBody> {
-    let parsed: Address = to.parse().map_err(|error: proto::address::AddressError| {
-        ErrorBody::new(ErrorCode::Invalid, error.to_string())
-    })?;
-    Ok(match parsed {
-        Address::Name(name) => To::Name(name),
-        Address::Everyone => To::Everyone,
-        Address::Uds(path) => To::Uds(path.to_string_lossy().into_owned()),
-        Address::Bridge(id) => To::Bridge(id),
-    })
+fn address(to: &str) -> Result<Address, ErrorBody> {
+    to.parse().map_err(|error: AddressError| ErrorBody::new(ErrorCode::Invalid, error.to_string()))
 }

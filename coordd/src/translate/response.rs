@@ -177,7 +177,7 @@ fn receipt(core: &Core, id: coordd_core::id::MessageId) -> Option<Receipt> {
         return Some(Receipt {
             id: id.to_string(),
             from: view::sender(core, &it.from),
-            to: it.address(),
+            to: it.to.to_string(),
             state: it.state,
             accepted_ms: it.accepted_ms,
             delivered_ms: it.delivered_ms,

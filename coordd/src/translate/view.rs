@@ -9,6 +9,7 @@ use coordd_core::settings::Provider;
 use coordd_core::task::{Task, TaskStatus};
 use coordd_core::team::Team;
 use coordd_core::{Core, message};
+use proto::address::Address;
 use proto::agent as wire;
 use proto::json::Json;
 use proto::view::{
@@ -105,7 +106,7 @@ pub(crate) fn peer(core: &Core, it: &Session) -> PeerView {
         id: it.id.to_string(),
         name: it.name.to_string(),
         kind: PeerKind::Session,
-        address: format!("bridge:{}", it.id),
+        address: Address::Bridge(it.id.to_string()).to_string(),
         state: state_word(core, it).to_owned(),
         cwd: it.cwd.clone(),
         heard_ms: 0,
@@ -296,8 +297,8 @@ pub(crate) fn daemon(core: &Core, facts: &Facts) -> DaemonView {
 
 /// The name of somebody outside, as it gives it; else its address.
 pub(crate) fn outside_name(from: &message::Outside) -> String {
-    let name = if from.name.is_empty() { &from.address } else { &from.name };
-    if name.is_empty() { "unknown".to_owned() } else { name.clone() }
+    let name = if from.name.is_empty() { from.address.to_string() } else { from.name.clone() };
+    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 /// A message from outside that waits for the user.
@@ -307,7 +308,7 @@ pub(crate) fn held(core: &Core, it: &message::Message) -> Option<HeldView> {
         id: it.id.to_string(),
         session: core.durable.sessions.get(&it.session)?.name.to_string(),
         from: outside_name(from),
-        address: from.address.clone(),
+        address: from.address.to_string(),
         verified: from.verified,
         at_ms: it.accepted_ms,
         text: it.text.chars().take(HELD_CHARS_MAX).collect(),

@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+pub mod address;
 pub mod agent;
 pub mod bridge;
 pub mod message;

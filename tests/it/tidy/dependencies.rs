@@ -26,7 +26,7 @@ const NOT_IN_DAEMON: [&str; 14] = [
 ];
 
 /// What the core may be built on, each without its standard-library part.
-const IN_CORE: [&str; 4] = ["proto-words", "serde", "serde_json", "sha2"];
+const IN_CORE: [&str; 5] = ["proto-words", "serde", "serde_json", "sha2", "thiserror"];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 

@@ -177,6 +177,23 @@ fn one_module_knows_bincode() {
     none("only proto/src/frame.rs may use bincode, so that it can be replaced", &complaints);
 }
 
+/// M-1: an address is taken apart, and put together, in one file. Elsewhere it has a kind.
+#[test]
+fn m1_no_address_is_asked_for_its_prefix() {
+    let asked = ["\"uds:\"", "\"bridge:\"", "\"uds:{", "\"bridge:{", "\"uds\"", "(\"bridge:"];
+    let mut complaints = Vec::new();
+    // Tests write addresses as people do.
+    let is_asked = |path: &str| !path.starts_with("tests/") && path != "proto/words/src/address.rs";
+    for file in shipped().iter().filter(|file| is_asked(&file.path)) {
+        for line in without_tests(&file.text) {
+            if asked.iter().any(|asked| line.contains(asked)) {
+                complaints.push(format!("{}: {}", file.path, line.trim()));
+            }
+        }
+    }
+    none("parse it: proto::address has Address and Place", &complaints);
+}
+
 #[test]
 fn files_are_about_one_thing() {
     let mut complaints = Vec::new();

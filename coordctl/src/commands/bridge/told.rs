@@ -1,5 +1,6 @@
 //! How the bridge stands, in words and tables for people. It asks nobody.
 
+use proto::address::Place;
 use proto::bridge::{BridgePeerView, BridgeView, LetterView};
 
 use crate::format;
@@ -101,8 +102,7 @@ pub(super) fn reach(it: &BridgeView, address: &str, now_ms: u64) -> String {
     if let Some(why) = broken(it) {
         return why;
     }
-    let parts = address.strip_prefix("bridge:").and_then(|it| it.split_once('/'));
-    let Some((fingerprint, session)) = parts else {
+    let Place::Remote { peer: fingerprint, session } = Place::from(address) else {
         return "this is not an address on another machine; `coordctl peers` lists them".to_owned();
     };
     let Some(peer) = it.peers.iter().find(|peer| peer.fingerprint == fingerprint) else {

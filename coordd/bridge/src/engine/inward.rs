@@ -1,5 +1,6 @@
 //! What comes in: opened, judged, brought to coordd, and only then acknowledged.
 
+use proto::address;
 use serde_json::Value;
 
 use crate::body::{self, Answer, Presence, Receipt, Receipts};
@@ -207,7 +208,10 @@ impl Engine {
             it.row.as_ref().map_or(("", ""), |row| (row.from.as_str(), row.message.as_str()));
         self.refused.keep(Letter {
             at_ms: crate::wall_ms(),
-            from: body::cut(&format!("bridge:{}/{session}", it.from)),
+            from: body::cut(
+                &address::Place::Remote { peer: it.from.to_string(), session: session.to_owned() }
+                    .to_string(),
+            ),
             message: body::cut(message),
             reason: reason.clone(),
         });

@@ -9,7 +9,7 @@ use crate::rules::outside::{self, Words};
 use crate::rules::starting::same_secret;
 use crate::rules::turn::Turn;
 use crate::rules::{guest, handing, host};
-use crate::state::bridge::{Brought, Decision, Fate, Report, Wish, is_fingerprint, parts};
+use crate::state::bridge::{Brought, Decision, Fate, Report, Wish};
 use crate::state::denial::Denial;
 use crate::state::id::{MessageId, PeerId, SessionId};
 use crate::state::input::{Credentials, Says};
@@ -22,11 +22,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// The daemon that an outgoing message is for, if it goes over the bridge.
-fn daemon_of(it: &Outgoing) -> Option<&str> {
-    it.to.strip_prefix("bridge:").and_then(parts).map(|(peer, _)| peer)
-}
+use proto_words::address::{Place, is_fingerprint};
 
 /// The process is about to be started, and this is its secret.
 pub(crate) fn starting(live: &mut Live, incarnation: u32, token: String) {
@@ -82,7 +78,7 @@ pub(crate) fn hand_over(turn: &mut Turn<'_>) {
     bridge.looked_at = last;
     let mut given = Vec::new();
     for it in turn.durable.outbox.carried() {
-        let Some(daemon) = daemon_of(it) else { continue };
+        let Some(daemon) = it.to.peer() else { continue };
         let handed = bridge.handed.entry(daemon.to_owned()).or_default();
         if handed.len() < limits::BRIDGE_WINDOW_MAX && handed.insert(it.id) {
             given.push(it.id);
@@ -114,7 +110,7 @@ pub(crate) fn told(turn: &mut Turn<'_>, id: MessageId, fate: Fate) {
     let Some(it) = turn.durable.outbox.get(id).filter(|it| it.state == State::Accepted) else {
         return;
     };
-    if daemon_of(it).is_none() {
+    if it.to.peer().is_none() {
         return;
     }
     if it.is_of_host() {
@@ -161,7 +157,7 @@ pub(crate) fn bring(turn: &mut Turn<'_>, mut it: Brought) -> Decision {
         return Decision::Refused("it has no sender or no id".to_owned());
     }
     let from = Outside {
-        address: format!("bridge:{}/{}", it.peer, shortened(&it.from)),
+        address: Place::Remote { peer: it.peer.clone(), session: shortened(&it.from) },
         name: shortened(&format!("{}@{}", it.name, it.peer_name)),
         bypasses: it.bypasses,
         verified: true,
@@ -216,10 +212,10 @@ pub(crate) fn outgoing(
     id: MessageId,
     session: Option<SessionId>,
     from: Sender,
-    to: &str,
+    to: Place,
     (text, summary): (&str, &str),
 ) -> Outgoing {
     let summary = summary.chars().take(limits::SUMMARY_LEN_MAX).collect();
     let kind = outgoing::Kind::Words { summary, notice_id: None };
-    Outgoing::new(now, id, session, from, format!("bridge:{to}"), kind, text.to_owned())
+    Outgoing::new(now, id, session, from, to, kind, text.to_owned())
 }

@@ -40,7 +40,7 @@ pub(crate) fn hand_out_again(turn: &mut Turn<'_>) {
 /// The message of ours that somebody outside speaks of, if it is its receiver.
 fn meant<'a>(durable: &'a Durable, from: &Outside, of: &str) -> Option<&'a Outgoing> {
     let it = durable.outbox.by_wire_id(of)?;
-    (from.address == it.address() && !it.state.is_final()).then_some(it)
+    (from.address == it.to && !it.state.is_final()).then_some(it)
 }
 
 pub(crate) fn status(
@@ -72,7 +72,7 @@ pub(crate) fn status(
 pub(crate) fn tell_sender(turn: &mut Turn<'_>, it: &Outgoing, words: &str) {
     let Sender::Agent(sender) = &it.from else { return };
     let Some(sender) = turn.durable.agents.get(sender) else { return };
-    let (id, to) = (it.id, it.address());
+    let (id, to) = (it.id, &it.to);
     let text = format!("Message {id} to {to} {words}.");
     let summary = format!("{id} {words}");
     let draft = Draft { from: Sender::System, kind: Kind::Text, text, summary };

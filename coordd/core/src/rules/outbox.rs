@@ -11,8 +11,8 @@ use crate::state::outgoing::{Kind, Outgoing, Verdict};
 use crate::state::{Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::{String, ToString as _};
+use proto_words::address::Place;
 
 /// Has a message handed out.
 pub(crate) fn put(turn: &mut Turn<'_>, it: Outgoing) {
@@ -44,15 +44,16 @@ pub(crate) struct Notice<'n> {
 pub(crate) fn say(turn: &mut Turn<'_>, notice: Notice<'_>) {
     let Notice { session, to, kind, text, surely } = notice;
     let open = turn.durable.outbox.open_len() + turn.outgoing_put();
-    let is_carried = to.address.starts_with("bridge:");
-    let to = if is_carried {
-        Some(to.address.as_str()).filter(|_| surely || has_room_for_status(turn))
-    } else {
-        path_of(&to.address).filter(|_| open < limits::OUTGOING_OPEN_MAX)
+    let has_room = match &to.address {
+        Place::Remote { .. } => surely || has_room_for_status(turn),
+        Place::Socket(_) => open < limits::OUTGOING_OPEN_MAX,
+        Place::Local(_) | Place::Other(_) => false,
     };
-    let Some(to) = to else { return };
+    if !has_room {
+        return;
+    }
     let id = turn.number();
-    let (session, to, text) = (session.cloned(), to.to_owned(), text.to_owned());
+    let (session, to, text) = (session.cloned(), to.address.clone(), text.to_owned());
     put(turn, Outgoing::new(turn.now, id, session, Sender::System, to, kind, text));
 }
 
@@ -84,11 +85,6 @@ pub(crate) fn give_back(turn: &mut Turn<'_>, message: &Message, verdict: Verdict
     say(turn, Notice { session, to, kind, text: reason, surely });
 }
 
-/// The path in a `uds:` address.
-pub(crate) fn path_of(address: &str) -> Option<&str> {
-    address.strip_prefix("uds:").filter(|it| it.starts_with('/'))
-}
-
 /// Says something about an agent that belongs to two machines to the other one.
 pub(crate) fn say_far(
     turn: &mut Turn<'_>,
@@ -99,7 +95,7 @@ pub(crate) fn say_far(
     text: String,
 ) {
     let id = turn.number();
-    let to = format!("bridge:{}/{}", far.peer, far.session);
+    let to = Place::Remote { peer: far.peer.clone(), session: far.session.clone() };
     put(turn, Outgoing::new(turn.now, id, Some(agent.session.clone()), from, to, kind, text));
 }
 

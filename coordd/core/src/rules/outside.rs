@@ -5,7 +5,7 @@
 
 use crate::rules::handing;
 use crate::rules::mailbox::{self, Draft};
-use crate::rules::outbox::{self, Notice, path_of, tell};
+use crate::rules::outbox::{self, Notice, tell};
 use crate::rules::turn::Turn;
 use crate::state::agent::{Agent, Life};
 use crate::state::id::{MessageId, SessionId};
@@ -20,6 +20,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use proto_words::address::Place;
 
 /// Takes what was said, or does not. What is not taken must look undelivered to its sender.
 pub(crate) fn heard(
@@ -163,7 +164,7 @@ fn watch(turn: &mut Turn<'_>, to: Option<&SessionId>, from: Outside) -> bool {
     }
     let Some(session) = to.and_then(|id| turn.durable.sessions.get(id)) else { return true };
     let is_known = session.watchers.iter().any(|it| it.message == from.message);
-    if is_known || path_of(&from.address).is_none() {
+    if is_known || !matches!(from.address, Place::Socket(_)) {
         return true;
     }
     if session.watchers.len() >= limits::WATCHERS_MAX {

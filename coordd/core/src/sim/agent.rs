@@ -11,7 +11,7 @@ use crate::denial::Denial;
 use crate::effect::Order;
 use crate::id::{AgentId, MessageId, PeerId};
 use crate::permission::Question;
-use crate::request::{Body, NewAgent, Request, To};
+use crate::request::{Address, Body, NewAgent, Request};
 use crate::role::Role;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -345,7 +345,7 @@ impl Process {
             }),
             6..=8 => Request::Send {
                 session: String::new(),
-                to: if random.one_in(3) { To::Everyone } else { To::Name(name) },
+                to: if random.one_in(3) { Address::Everyone } else { Address::Name(name) },
                 body: Body::Text { text: format!("words {number}") },
                 summary: String::new(),
                 notify_when_idle: false,

@@ -13,11 +13,12 @@ use crate::id::{AgentId, MessageId, PeerId};
 use crate::input::{Credentials, Says};
 use crate::message::State;
 use crate::outgoing::{Kind, Verdict};
-use crate::request::{Body, Request, To};
+use crate::request::{Address, Body, Request};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use proto_words::address::Place;
 
 /// The first seed with another machine.
 const FROM_SEED: u64 = 9_000;
@@ -232,7 +233,7 @@ impl World {
             }
             _ => Request::Send {
                 session: String::new(),
-                to: To::Bridge(format!("{FAR}/{THERE}")),
+                to: Address::Bridge(format!("{FAR}/{THERE}")),
                 body: Body::Text { text: "are you there?".into() },
                 summary: String::new(),
                 notify_when_idle: false,
@@ -248,7 +249,7 @@ impl World {
         let is_on = durable.bridge.is_some_and(|it| it.on);
         let waiting = durable.outbox.carried().next().map(|it| it.id);
         assert!(!is_on || waiting.is_none(), "M-7: {waiting:?} is on its way for ever");
-        for it in durable.outbox.iter().filter(|it| it.to.starts_with("bridge:")) {
+        for it in durable.outbox.iter().filter(|it| it.to.peer().is_some()) {
             let is_words = matches!(it.kind, Kind::Words { .. });
             let is_there = matches!(it.state, State::Delivered | State::Held | State::Consumed);
             if is_words && is_there {
@@ -256,7 +257,7 @@ impl World {
             }
         }
         for (session, message) in &far.taken_here {
-            let address = format!("bridge:{FAR}/{THERE}");
+            let address = Place::Remote { peer: FAR.into(), session: THERE.into() };
             let is_there = durable.heard.contains_key(&(address, message.clone()));
             let is_gone = durable.sessions.keys().all(|it| it.to_string() != *session);
             let may_be_old = self.crowd.clock_was_set;

@@ -13,6 +13,7 @@ use crate::{Core, Durable, Effect, Record, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use proto_words::address::Place;
 
 /// What was promised so far.
 #[derive(Default)]
@@ -20,7 +21,7 @@ pub(super) struct Oracle {
     /// Every message that is on disk, with its session and its receiver.
     accepted: BTreeMap<MessageId, (SessionId, AgentId)>,
     /// What came from outside, by sender and its own id.
-    heard: BTreeSet<(String, String)>,
+    heard: BTreeSet<(Place, String)>,
     /// How messages ended.
     finals: BTreeMap<MessageId, State>,
     /// Messages that are said not to have reached a process.

@@ -8,12 +8,13 @@ use crate::id::{MessageId, SessionId};
 use crate::input::Says;
 use crate::message::{Outside, State};
 use crate::outgoing::{Kind, Verdict};
-use crate::request::{Body, Request, To};
+use crate::request::{Address, Body, Request};
 use crate::session::Inbound;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use proto_words::address::Place;
 
 /// The first seed with somebody outside.
 const FROM_SEED: u64 = 7_000;
@@ -30,9 +31,9 @@ pub(super) struct Crowd {
     /// Words by ticket.
     tickets: BTreeMap<u64, (SessionId, Outside)>,
     /// Words whose sender was told that they arrived.
-    taken: BTreeSet<(SessionId, String, String)>,
+    taken: BTreeSet<(SessionId, Place, String)>,
     /// Ids of messages that came from the daemon, with the socket that they came to.
-    got: Vec<(String, String)>,
+    got: Vec<(String, Place)>,
     /// Ids of ours that the daemon says it does not take.
     refused: BTreeSet<String>,
 }
@@ -54,7 +55,7 @@ impl World {
             4 => self.say_fate(),
             5 => {
                 let notify_when_idle = self.random.one_in(2);
-                let to = To::Uds(format!("/run/{}.sock", self.random.below(3)));
+                let to = Address::Uds(format!("/run/{}.sock", self.random.below(3)));
                 let body = Body::Text { text: "are you there?".into() };
                 let session = String::new();
                 let summary = String::new();
@@ -89,7 +90,7 @@ impl World {
         } else {
             let Some(session) = self.any_session() else { return };
             self.crowd.last += 1;
-            let address = format!("uds:/run/{}.sock", self.random.below(3));
+            let address = Place::Socket(format!("/run/{}.sock", self.random.below(3)));
             let message = format!("wire-{}", self.crowd.last);
             let bypasses = self.random.one_in(2);
             let from = Outside { address, name: "alice".into(), bypasses, verified: true, message };
@@ -112,9 +113,9 @@ impl World {
 
     /// The other side says what became of something, true or not.
     fn say_fate(&mut self) {
-        let Some((of, path)) = self.random.pick(&self.crowd.got) else { return };
+        let Some((of, address)) = self.random.pick(&self.crowd.got) else { return };
         let from = Outside {
-            address: format!("uds:{path}"),
+            address,
             name: String::new(),
             bypasses: false,
             verified: false,

@@ -3,7 +3,7 @@
 use super::agent::{FromDaemon, OpenCall};
 use super::world::{Frame, World};
 use crate::id::PeerId;
-use crate::request::{Body, NewSession, Request, To};
+use crate::request::{Address, Body, NewSession, Request};
 use crate::task::TaskStatus;
 use crate::{Input, limits};
 use alloc::boxed::Box;
@@ -133,7 +133,11 @@ impl World {
             }
             9..=12 => Request::Send {
                 session: self.session(),
-                to: if self.random.one_in(3) { To::Everyone } else { To::Name(self.name()) },
+                to: if self.random.one_in(3) {
+                    Address::Everyone
+                } else {
+                    Address::Name(self.name())
+                },
                 body: if self.random.one_in(5) {
                     Body::ShutdownRequest { reason: "enough".into() }
                 } else {

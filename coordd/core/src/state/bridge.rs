@@ -13,9 +13,6 @@ pub use proto_words::bridge::{
 /// What the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";
 
-/// Characters of a daemon's fingerprint.
-const FINGERPRINT_LEN: usize = 16;
-
 /// The user's wish for a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Wish {
@@ -95,15 +92,4 @@ pub enum Fate {
     Refused(String),
     /// Nobody took it in time.
     Expired,
-}
-
-/// A session on another daemon, by its address without `bridge:`.
-pub(crate) fn parts(id: &str) -> Option<(&str, &str)> {
-    let (peer, session) = id.split_once('/')?;
-    is_fingerprint(peer).then_some((peer, session))
-}
-
-pub(crate) fn is_fingerprint(text: &str) -> bool {
-    let fits = |it: u8| it.is_ascii_lowercase() || (b'2'..=b'7').contains(&it);
-    text.len() == FINGERPRINT_LEN && text.bytes().all(fits)
 }

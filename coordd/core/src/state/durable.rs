@@ -14,6 +14,7 @@ use crate::state::team::Team;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use core::ops::Deref;
+use proto_words::address::Place;
 
 /// All that was decided. It reads as [`Kept`], and [`Durable::apply`] is the only way to change it.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -44,7 +45,7 @@ pub struct Kept {
     /// Messages: unfinished ones with their text, final ones as receipts.
     pub messages: BTreeMap<MessageId, Message>,
     /// Which messages came from outside, by address and the sender's own id: what comes again is known.
-    pub(crate) heard: BTreeMap<(String, String), MessageId>,
+    pub(crate) heard: BTreeMap<(Place, String), MessageId>,
     /// Messages to the outside.
     pub outbox: Outbox,
     /// Whether there is to be a bridge to other machines.

@@ -17,6 +17,7 @@ use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::written;
 use alloc::boxed::Box;
 use alloc::string::String;
+use proto_words::address::Place;
 use serde::{Deserialize, Serialize};
 
 pub use proto_words::message::MessageState as State;
@@ -70,8 +71,8 @@ pub enum Sender {
 /// Who speaks from outside, as far as it is known.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Outside {
-    /// Where an answer goes, as in `uds:/path`; empty when it did not say.
-    pub address: String,
+    /// Where an answer goes. [`Place::Other`] with no text when it did not say.
+    pub address: Place,
     /// The name that it gives itself.
     pub name: String,
     /// Whether it says that its own permissions are bypassed.

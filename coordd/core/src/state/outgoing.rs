@@ -16,6 +16,7 @@ use crate::state::written;
 use crate::state::{Moment, limits};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use proto_words::address::Place;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
@@ -28,8 +29,9 @@ pub struct Outgoing {
     pub session: Option<SessionId>,
     /// Who said it.
     pub from: Sender,
-    /// The socket's absolute path, or a whole `bridge:` address.
-    pub to: String,
+    /// Whom it is for: a socket, or a session of another daemon.
+    #[serde(with = "written::recipient")]
+    pub to: Place,
     /// Its id outside, a UUID. It stays the same however often it is handed over.
     pub wire_id: String,
     /// What kind of thing is said.
@@ -120,13 +122,13 @@ pub enum Verdict {
 }
 
 impl Outgoing {
-    /// One that nobody has been given yet. Texts are as they are to be said; `to` is as the field says.
+    /// One that nobody has been given yet. Texts are as they are to be said.
     pub(crate) fn new(
         now: &Moment,
         id: MessageId,
         session: Option<SessionId>,
         from: Sender,
-        to: String,
+        to: Place,
         kind: Kind,
         text: String,
     ) -> Self {
@@ -146,11 +148,6 @@ impl Outgoing {
         }
     }
 
-    /// Whom it is for, as in `uds:/path`.
-    pub fn address(&self) -> String {
-        if self.is_carried() { self.to.clone() } else { alloc::format!("uds:{}", self.to) }
-    }
-
     /// Whether it is about a worker that belongs to two machines.
     pub(crate) fn is_of_host(&self) -> bool {
         match self.kind {
@@ -161,14 +158,13 @@ impl Outgoing {
 
     /// Whether it goes over the bridge.
     pub(crate) fn is_carried(&self) -> bool {
-        self.to.starts_with("bridge:")
+        self.to.peer().is_some()
     }
 
     /// The other daemon that it tells of a message of its own, if it does that.
     fn status_for(&self) -> Option<&str> {
         let is_status = matches!(self.kind, Kind::Status { .. });
-        let to = self.to.strip_prefix("bridge:").filter(|_| is_status)?;
-        to.split_once('/').map(|(peer, _)| peer)
+        self.to.peer().filter(|_| is_status)
     }
 
     /// When it was last heard of.

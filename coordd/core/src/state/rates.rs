@@ -2,13 +2,13 @@
 
 use crate::state::limits;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString as _};
+use proto_words::address::Place;
 
 /// How much each sender outside, and all together, may still say.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     all: Bucket,
-    each: BTreeMap<String, Bucket>,
+    each: BTreeMap<Place, Bucket>,
 }
 
 /// Used-up places, one of which comes back in each interval.
@@ -33,14 +33,14 @@ impl Bucket {
 }
 
 impl Rates {
-    pub(crate) fn allows(&mut self, sender: &str, mono_ms: u64) -> bool {
+    pub(crate) fn allows(&mut self, sender: &Place, mono_ms: u64) -> bool {
         if !self.each.contains_key(sender) && self.each.len() >= limits::OUTSIDE_SENDERS_MAX {
             let oldest = self.each.iter().min_by_key(|(_, it)| it.since_mono_ms);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.each.remove(&oldest);
             }
         }
-        let each = self.each.entry(sender.to_string()).or_default();
+        let each = self.each.entry(sender.clone()).or_default();
         each.take(mono_ms, limits::OUTSIDE_BURST, limits::OUTSIDE_EVERY_MS)
             && self.all.take(mono_ms, limits::OUTSIDE_ALL_BURST, limits::OUTSIDE_ALL_EVERY_MS)
     }

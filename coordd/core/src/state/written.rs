@@ -25,6 +25,25 @@ pub(crate) fn usage<S: Serializer>(usage: &Usage, to: S) -> Result<S::Ok, S::Err
     fields.end()
 }
 
+/// Whom a message goes to: a socket by its path alone, as it was before other machines could be written to.
+pub(crate) mod recipient {
+    use alloc::string::String;
+    use proto_words::address::Place;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(place: &Place, to: S) -> Result<S::Ok, S::Error> {
+        match place {
+            Place::Socket(path) => to.serialize_str(path),
+            Place::Remote { .. } | Place::Local(_) | Place::Other(_) => place.serialize(to),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Place, D::Error> {
+        let text = String::deserialize(from)?;
+        Ok(if text.starts_with('/') { Place::Socket(text) } else { Place::from(&*text) })
+    }
+}
+
 /// With its usage written so.
 pub(crate) fn outcome<S: Serializer>(outcome: &Outcome, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]

@@ -8,7 +8,7 @@ use crate::id::{AgentId, MessageId, PeerId};
 use crate::input::{Credentials, Says};
 use crate::message::{Sender, State};
 use crate::outgoing::Verdict;
-use crate::request::{Body, Request, To};
+use crate::request::{Address, Body, Request};
 use crate::session::Inbound;
 use crate::{Effect, Input, limits};
 use alloc::format;
@@ -51,7 +51,7 @@ fn allow(stage: &mut Stage, inbound: bool, outbound: bool) {
 fn out(text: &str) -> Request {
     Request::Send {
         session: String::new(),
-        to: To::Bridge(format!("{FAR}/s9")),
+        to: Address::Bridge(format!("{FAR}/s9")),
         body: Body::Text { text: text.into() },
         summary: String::new(),
         notify_when_idle: false,
@@ -142,7 +142,7 @@ fn m7_l5_nothing_leaves_that_the_user_did_not_allow() {
     assert_eq!(carried(&stage), [id]);
     // The user's own words need no leave, but a daemon that is trusted.
     sent(stage.user(out("y")));
-    let to = To::Bridge("bbbbbbbbbbbbbbbb/s9".into());
+    let to = Address::Bridge("bbbbbbbbbbbbbbbb/s9".into());
     let Request::Send { session, body, summary, notify_when_idle, .. } = out("z") else {
         unreachable!()
     };
@@ -227,7 +227,7 @@ fn m8_l5_nothing_comes_in_that_the_user_did_not_allow() {
     let from_far: Vec<_> = stage.core.durable.messages.values().collect();
     assert_eq!(from_far.len(), 1, "{from_far:?}");
     let Sender::Outside(from) = &from_far[0].from else { panic!("{from_far:?}") };
-    assert_eq!(from.address, format!("bridge:{FAR}/s9"));
+    assert_eq!(from.address.to_string(), format!("bridge:{FAR}/s9"));
     assert_eq!((from.name.as_str(), from.verified), ("dates@desk", true));
     allow(&mut stage, false, false);
     assert_eq!(bring(&mut stage, words("m2", "hello")), refused);
@@ -243,7 +243,7 @@ fn m8_m11_held_read_and_refused_are_told_across_machines() {
     let statuses = |stage: &Stage| -> Vec<Verdict> {
         let kinds = carried(stage).into_iter().map(|id| {
             let it = stage.core.durable.outbox.get(id).unwrap();
-            assert_eq!(it.to, format!("bridge:{FAR}/s9"));
+            assert_eq!(it.to.to_string(), format!("bridge:{FAR}/s9"));
             it.kind.clone()
         });
         kinds

@@ -6,7 +6,7 @@ use crate::bridge::{PeerReport, Report};
 use crate::effect::Event;
 use crate::id::{MessageId, SessionId};
 use crate::message::State;
-use crate::request::{Body, Request, To};
+use crate::request::{Address, Body, Request};
 use crate::session::Inbound;
 use crate::{Effect, Input, Record};
 use alloc::string::String;
@@ -47,7 +47,7 @@ fn fa22_a_message_to_the_outside_is_told_from_its_acceptance_on() {
     let body = Body::Text { text: "hello".into() };
     let request = Request::Send {
         session: "s".into(),
-        to: To::Uds("/run/bob.sock".into()),
+        to: Address::Uds("/run/bob.sock".into()),
         body,
         summary: String::new(),
         notify_when_idle: false,

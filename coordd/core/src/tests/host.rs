@@ -10,7 +10,7 @@ use crate::id::{AgentId, MessageId, PeerId};
 use crate::input::{Credentials, Says};
 use crate::message::{Kind as Said, Sender, State};
 use crate::outgoing::{Kind, Outgoing};
-use crate::request::{Body, NewAgent, NewSession, Request, To};
+use crate::request::{Address, Body, NewAgent, NewSession, Request};
 use crate::role::Role;
 use crate::sim::random::Random;
 use crate::{Effect, Input};
@@ -168,7 +168,7 @@ fn brought(stage: &Stage, own: &str, it: &Outgoing) -> Brought {
     Brought {
         peer: own.into(),
         peer_name: if own == A { "ay".into() } else { "bee".into() },
-        to: it.to.rsplit('/').next().unwrap().into(),
+        to: it.to.to_string().rsplit('/').next().unwrap().into(),
         from: it.session.as_ref().map(alloc::string::ToString::to_string).unwrap_or_default(),
         name: "x".into(),
         bypasses: false,
@@ -363,7 +363,7 @@ fn c7_m8_a_worker_there_hears_nothing_any_more_once_that_is_taken_back() {
     // M-5: of many, it alone does not get it, and for the reason that is true.
     let all = Request::Send {
         session: String::new(),
-        to: To::Everyone,
+        to: Address::Everyone,
         body: Body::Text { text: "hear".into() },
         summary: String::new(),
         notify_when_idle: false,

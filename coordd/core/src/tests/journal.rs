@@ -293,7 +293,7 @@ fn outgoing(id: u64, kind: outgoing::Kind) -> Record {
             id: MessageId(id),
             session: (id != 20).then(session_id),
             from,
-            to: "/run/7.sock".into(),
+            to: "uds:/run/7.sock".into(),
             wire_id: alloc::format!("wire-{id}"),
             kind,
             text: "some words".into(),

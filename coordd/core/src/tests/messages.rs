@@ -7,14 +7,14 @@ use crate::denial::Denial;
 use crate::effect::Event;
 use crate::id::{MessageId, PeerId};
 use crate::message::{Kind, Sender, State};
-use crate::request::{Body, NewAgent, Request, To};
+use crate::request::{Address, Body, NewAgent, Request};
 use crate::{Effect, Input, Record, limits};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
 
-fn send(body: Body, to: To) -> Request {
+fn send(body: Body, to: Address) -> Request {
     Request::Send { session: "s".into(), to, body, summary: String::new(), notify_when_idle: false }
 }
 
@@ -58,8 +58,12 @@ fn m2_bodies_and_addresses() {
             feedback: String::new(),
         },
     ];
-    let addresses =
-        [To::Name("w".into()), To::Everyone, To::Uds("/x.sock".into()), To::Bridge("none".into())];
+    let addresses = [
+        Address::Name("w".into()),
+        Address::Everyone,
+        Address::Uds("/x.sock".into()),
+        Address::Bridge("none".into()),
+    ];
     let mut table = Vec::new();
     for body in &bodies {
         for address in &addresses {
@@ -95,8 +99,10 @@ fn m2_bodies_and_addresses() {
 #[test]
 fn m2_a_shutdown_response_needs_its_request() {
     let (mut stage, lead, _) = lead_and_worker();
-    let asked = stage
-        .user(send(Body::ShutdownRequest { reason: "enough".into() }, To::Name("lead".into())));
+    let asked = stage.user(send(
+        Body::ShutdownRequest { reason: "enough".into() },
+        Address::Name("lead".into()),
+    ));
     let Ok(Answer::Sent(rows)) = asked else { panic!("{asked:?}") };
     let [SendRow::Accepted { request_id: Some(request_id), .. }] = rows.as_slice() else {
         panic!("{rows:?}")
@@ -104,7 +110,7 @@ fn m2_a_shutdown_response_needs_its_request() {
     let answer = |id: &str| {
         let body =
             Body::ShutdownResponse { request_id: id.into(), approve: true, reason: String::new() };
-        send(body, To::Name("w".into()))
+        send(body, Address::Name("w".into()))
     };
     assert!(matches!(stage.user(answer(request_id)), Err(Denial::NoOpenRequest { .. })));
     assert!(matches!(stage.ask(lead, answer("shutdown-m1")), Err(Denial::NoOpenRequest { .. })));
@@ -155,7 +161,7 @@ fn m5_a_broadcast_tells_of_each_receiver() {
     for _ in 1..limits::MAILBOX_LEN_MAX {
         accepted(stage.user(to("full", "x")));
     }
-    let everyone = send(Body::Text { text: "to all".into() }, To::Everyone);
+    let everyone = send(Body::Text { text: "to all".into() }, Address::Everyone);
     let row = |row: &SendRow| match row {
         SendRow::Accepted { to, .. } => format!("{to} accepted"),
         SendRow::Refused { to, reason } => format!("{to}: {reason}"),

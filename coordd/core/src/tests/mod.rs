@@ -31,7 +31,7 @@ use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId, SessionId};
 use crate::input::Credentials;
 use crate::message::{Message, State};
-use crate::request::{Body, NewAgent, NewSession, Request, To};
+use crate::request::{Address, Body, NewAgent, NewSession, Request};
 use crate::session::Session;
 use crate::settings::{Model, Provider};
 use crate::{Core, Effect, Input, Moment, Step};
@@ -228,7 +228,7 @@ fn worker(name: &str) -> NewAgent {
 fn to(name: &str, text: &str) -> Request {
     Request::Send {
         session: "s".into(),
-        to: To::Name(name.into()),
+        to: Address::Name(name.into()),
         body: Body::Text { text: text.into() },
         summary: String::new(),
         notify_when_idle: false,

@@ -7,7 +7,7 @@ use crate::id::{MessageId, PeerId, SessionId};
 use crate::input::Says;
 use crate::message::{Kind, Outside, Sender, State};
 use crate::outgoing::{self, Outgoing, Verdict};
-use crate::request::{Body, NewSession, Request, To};
+use crate::request::{Address, Body, NewSession, Request};
 use crate::session::{Inbound, SessionState};
 use crate::{Effect, Input, limits};
 use alloc::boxed::Box;
@@ -72,7 +72,7 @@ fn verdicts(stage: &Stage) -> Vec<(String, Verdict)> {
 fn out(text: &str, notify_when_idle: bool) -> Request {
     Request::Send {
         session: String::new(),
-        to: To::Uds("/run/alice.sock".into()),
+        to: Address::Uds("/run/alice.sock".into()),
         body: Body::Text { text: text.into() },
         summary: String::new(),
         notify_when_idle,
@@ -232,7 +232,7 @@ fn m11_m6_what_becomes_of_a_message_to_the_outside() {
     let lead = stage.lead();
     // It got there.
     let (call, it) = send_out(&mut stage, lead, "k1", true);
-    assert_eq!((&*it.to, &*it.text), ("/run/alice.sock", "are you there?"));
+    assert_eq!((&*format!("{}", it.to), &*it.text), ("uds:/run/alice.sock", "are you there?"));
     handed(&mut stage, it.id, None);
     assert!(matches!(row(stage.reply(lead, call)), SendRow::Accepted { id, .. } if id == it.id));
     assert_eq!(state(&stage, it.id), State::Delivered);
@@ -342,7 +342,7 @@ fn m7_a_session_of_this_daemon_is_reached_at_once_and_others_are_not() {
     let other = stage.session("other", "normal", 20);
     let over = |id: &SessionId, text: &str| Request::Send {
         session: String::new(),
-        to: To::Bridge(id.0.clone()),
+        to: Address::Bridge(id.0.clone()),
         body: Body::Text { text: text.into() },
         summary: String::new(),
         notify_when_idle: false,
@@ -350,7 +350,7 @@ fn m7_a_session_of_this_daemon_is_reached_at_once_and_others_are_not() {
     assert!(matches!(stage.ask(lead, over(&other, "hello")), Ok(Answer::Sent(_))));
     let message = stage.core.durable.messages.values().last().unwrap();
     let Sender::Outside(from) = &message.from else { panic!("{message:?}") };
-    assert_eq!((&*from.address, &*from.name), (&*format!("bridge:{own}"), "s"));
+    assert_eq!((&*format!("{}", from.address), &*from.name), (&*format!("bridge:{own}"), "s"));
     assert_eq!(message.session, other);
     assert_eq!(stage.ask(lead, over(&own, "me")), Err(Denial::ToSelf));
     let unknown = stage.ask(lead, over(&SessionId("elsewhere".into()), "x"));

@@ -9,7 +9,7 @@ use crate::id::{AgentId, MessageId, PeerId};
 use crate::message::{Kind, Sender, State};
 use crate::name::Name;
 use crate::request::Invite;
-use crate::request::{Body, Request, To};
+use crate::request::{Address, Body, Request};
 use crate::task::{Edit, TaskStatus};
 use crate::terminal::{Left, Said, key_of};
 use crate::{Core, Effect, Input, Record, limits};
@@ -208,7 +208,7 @@ fn t2_m2_a_shutdown_is_asked_for_and_answered() {
     let (mut stage, lead) = with_member();
     let body = Body::ShutdownRequest { reason: "done".into() };
     let ask = |stage: &mut Stage, peer| {
-        let (session, to, summary) = ("s".into(), To::Name("m1".into()), String::new());
+        let (session, to, summary) = ("s".into(), Address::Name("m1".into()), String::new());
         accepted(stage.ask(
             peer,
             Request::Send { session, to, body: body.clone(), summary, notify_when_idle: false },
@@ -251,7 +251,7 @@ fn t2_m2_m8_a_plan_is_approved_by_the_lead_or_the_user_and_by_nobody_else() {
     let answer = |stage: &mut Stage, peer, name: &str, request: MessageId, approve| {
         let (request_id, feedback) = (format!("plan-{request}"), "more".into());
         let body = Body::PlanApprovalResponse { request_id, approve, feedback };
-        let (session, to, summary) = ("s".into(), To::Name(name.into()), String::new());
+        let (session, to, summary) = ("s".into(), Address::Name(name.into()), String::new());
         stage.ask(peer, Request::Send { session, to, body, summary, notify_when_idle: false })
     };
     assert!(left(&mut stage, "team-lead", "k1", plan("p1")));
@@ -326,7 +326,13 @@ fn m1_a_broadcast_reaches_members_whose_terminals_are_open() {
         let summary = String::new();
         stage.ask(
             lead,
-            Request::Send { session, to: To::Everyone, body, summary, notify_when_idle: false },
+            Request::Send {
+                session,
+                to: Address::Everyone,
+                body,
+                summary,
+                notify_when_idle: false,
+            },
         )
     };
     assert_eq!(all(&mut stage), Err(Denial::Nobody));

@@ -5,15 +5,15 @@ use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
 use crate::rules::{outbox, route};
 use crate::state::answer::{Answer, SendRow};
-use crate::state::bridge::{Brought, Fate, Report, parts};
+use crate::state::bridge::{Brought, Fate, Report};
 use crate::state::denial::Denial;
 use crate::state::id::MessageId;
 use crate::state::live::Caller;
 use crate::state::record::Keyed;
 use crate::state::{Effect, Live, Record, limits};
 use alloc::borrow::ToOwned as _;
-use alloc::format;
 use alloc::string::ToString as _;
+use proto_words::address::Place;
 
 /// Switches it on or off. On again means that its settings changed: it is started anew.
 pub(super) fn set(turn: &mut Turn<'_>, on: bool) -> Said {
@@ -62,7 +62,8 @@ pub(super) fn send(
     text: &str,
     summary: &str,
 ) -> Verdict {
-    let Some((peer, _)) = parts(to) else {
+    let place = Place::remote(to);
+    let Some((place, peer)) = place.as_ref().and_then(|place| Some((place, place.peer()?))) else {
         return Err(Denial::NoSuch { what: "session on another machine", given: to.to_owned() });
     };
     if turn.durable.bridge.is_none_or(|it| !it.on) {
@@ -91,10 +92,10 @@ pub(super) fn send(
     outbox::has_room(turn, text)?;
     let id = turn.number();
     let from = super::sending::sender(call);
-    let it = bridge::outgoing(turn.now, id, session, from, to, (text, summary));
+    let it = bridge::outgoing(turn.now, id, session, from, place.clone(), (text, summary));
     outbox::put(turn, it);
     let note = "it is in transit; it waits here until that machine has it".to_owned();
-    let to = format!("bridge:{to}");
+    let to = place.to_string();
     let row = SendRow::Accepted { to, id, ahead: 0, note, request_id: None };
     call.remember(turn, Keyed::Sent([row.clone()].to_vec()));
     Ok(Said::Now(Answer::Sent([row].to_vec())))

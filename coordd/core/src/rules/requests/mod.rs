@@ -16,7 +16,7 @@ pub(crate) mod teams;
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
 use crate::state::answer::Answer;
-use crate::state::request::{Request, To};
+use crate::state::request::{Address, Request};
 
 /// Answers a call whose caller is known to be allowed to make it.
 #[expect(
@@ -41,10 +41,10 @@ pub(crate) fn answer(call: &Call, turn: &mut Turn<'_>, request: Request) -> Verd
             sending::prompt(call, turn, &session, agent.as_deref(), text)
         }
         Request::Interrupt { session } => control::interrupt(turn, &session),
-        Request::Send { session, to: To::Uds(path), body, summary, notify_when_idle } => {
+        Request::Send { session, to: Address::Uds(path), body, summary, notify_when_idle } => {
             outside::send(call, turn, &session, &path, &body, &summary, notify_when_idle)
         }
-        Request::Send { to: To::Bridge(id), body, summary, .. } => {
+        Request::Send { to: Address::Bridge(id), body, summary, .. } => {
             outside::send_over(call, turn, &id, &body, &summary)
         }
         Request::Send { session, to, body, summary, .. } => {

@@ -20,6 +20,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use proto_words::address::Place;
 
 /// Words to a socket. The answer comes when it is known whether they got there.
 pub(super) fn send(
@@ -47,7 +48,7 @@ pub(super) fn send(
         summary: summary.chars().take(limits::SUMMARY_LEN_MAX).collect(),
         notice_id: notify.then(|| outgoing::wire_id(turn.now, id, "notice")),
     };
-    let (from, to) = (super::sending::sender(call), path.to_owned());
+    let (from, to) = (super::sending::sender(call), Place::Socket(path.to_owned()));
     let it = Outgoing::new(turn.now, id, session, from, to, kind, text.to_owned());
     outbox::put(turn, it);
     call.remember(turn, Keyed::Outgoing(id));
@@ -69,7 +70,7 @@ pub(super) fn text(body: &Body) -> Result<&str, Denial> {
 /// What a call is told about a message to the outside, once that is known.
 pub(crate) fn told(durable: &Durable, id: MessageId) -> Option<Result<Answer, Denial>> {
     let Some(it) = durable.outbox.get(id) else { return Some(Err(Denial::AskerStopped)) };
-    let to = format!("uds:{}", it.to);
+    let to = it.to.to_string();
     let note = match it.state {
         State::Accepted => return None,
         State::Delivered => "it has the message, but may not have read it yet",
@@ -145,7 +146,7 @@ pub(super) fn send_over(
 fn from_session(durable: &Durable, id: &SessionId) -> Option<Outside> {
     let own = durable.sessions.get(id)?;
     Some(Outside {
-        address: format!("bridge:{id}"),
+        address: Place::Local(id.to_string()),
         name: own.name.to_string(),
         bypasses: own.bypasses,
         verified: true,

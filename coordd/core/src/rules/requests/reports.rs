@@ -55,7 +55,7 @@ pub(super) fn acknowledge(
 fn tell_far(turn: &mut Turn<'_>, agent: &Agent, id: MessageId, run: u32) {
     let Some(message) = turn.durable.messages.get(&id) else { return };
     if let Sender::Outside(from) = &message.from
-        && from.address.starts_with("bridge:")
+        && from.address.peer().is_some()
     {
         let is_late = agent.far_lead().is_some() && run <= agent.runs;
         let verdict =

@@ -11,7 +11,7 @@ use crate::state::id::{MessageId, SessionId};
 use crate::state::live::Caller;
 use crate::state::message::{Kind, Sender};
 use crate::state::record::Keyed;
-use crate::state::request::{Body, To};
+use crate::state::request::{Address, Body};
 use crate::state::session::SessionState;
 use crate::state::{Record, limits};
 use alloc::borrow::ToOwned as _;
@@ -71,7 +71,7 @@ pub(super) fn send(
     call: &Call,
     turn: &mut Turn<'_>,
     session: &str,
-    to: &To,
+    to: &Address,
     body: &Body,
     summary: &str,
 ) -> Verdict {
@@ -80,7 +80,7 @@ pub(super) fn send(
     if let Some((SessionState::Stopped, name)) = state {
         return Err(Denial::SessionStopped { name });
     }
-    let everyone = *to == To::Everyone;
+    let everyone = *to == Address::Everyone;
     if everyone && !matches!(body, Body::Text { .. }) {
         return Err(Denial::StructuredToMany);
     }
@@ -154,11 +154,11 @@ fn receivers<'a>(
     call: &Call,
     turn: &Turn<'a>,
     session: &'a SessionId,
-    to: &To,
+    to: &Address,
 ) -> Result<Vec<&'a Agent>, Denial> {
     let is_sender = |agent: &Agent| call.caller == Caller::Agent(agent.id.clone());
     match to {
-        To::Name(name) => {
+        Address::Name(name) => {
             let agent = route::agent_in(turn.durable, session, name)?;
             if is_sender(agent) {
                 return Err(Denial::ToSelf);
@@ -166,13 +166,13 @@ fn receivers<'a>(
             Ok([agent].to_vec())
         }
         // A broadcast speaks to those who are at work; waking every worker that ever was would be a surprise.
-        To::Everyone => {
+        Address::Everyone => {
             let is_there = |it: &&Agent| !is_sender(it) && it.is_there();
             let found: Vec<_> =
                 turn.durable.agents_of(session).into_iter().filter(is_there).collect();
             if found.is_empty() { Err(Denial::Nobody) } else { Ok(found) }
         }
-        To::Uds(_) | To::Bridge(_) => Err(Denial::Nobody),
+        Address::Uds(_) | Address::Bridge(_) => Err(Denial::Nobody),
     }
 }
 

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 pub use kind::Kind;
 pub use new::{Invite, Join, NewAgent, NewSession};
+pub use proto_words::address::Address;
 pub use proto_words::message::Body;
 
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
@@ -53,7 +54,7 @@ pub enum Request {
     },
     Send {
         session: String,
-        to: To,
+        to: Address,
         body: Body,
         summary: String,
         notify_when_idle: bool,
@@ -188,19 +189,6 @@ pub enum Request {
     BridgeReport(Report),
 }
 
-/// Where a message goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum To {
-    /// A name or agent id.
-    Name(String),
-    /// Everyone in the session but the sender.
-    Everyone,
-    /// Another process, by its socket's absolute path.
-    Uds(String),
-    /// Another session or machine, by its id.
-    Bridge(String),
-}
-
 impl Request {
     /// Whether its answer may come later.
     pub(crate) fn may_wait(&self) -> bool {
@@ -208,7 +196,7 @@ impl Request {
             return new.wait;
         }
         if let Self::Send { to, .. } = self {
-            return matches!(to, To::Uds(_));
+            return matches!(to, Address::Uds(_));
         }
         let kinds = [Kind::SessionStop, Kind::SessionRemove, Kind::AgentStop, Kind::PermissionAsk];
         kinds.contains(&self.kind())
