@@ -139,6 +139,31 @@ fn two_workers(daemon: &Daemon) {
     daemon.client().new_session(new);
 }
 
+/// fA6, W-7: with room for one worker, the second works while the first waits for a person.
+#[test]
+fn fa6_a_worker_that_waits_for_a_person_holds_up_nobody() {
+    let daemon = Daemon::start();
+    let begin = json!([start("one", "task one"), start("two", "task two")]);
+    let asks = json!([call("A file.", &json!([write("one.txt")])), say("One is done.")]);
+    let agents = json!([
+        lead(&json!([call("Both.", &begin), say("Done.")])),
+        worker_of("task one", &asks),
+        worker_of("task two", &json!([say("Two is done.")])),
+    ]);
+    let mut new = daemon.rehearsal("normal", &script(&agents));
+    new.permissions = Permissions { mode: "default".into(), ..Permissions::default() };
+    (new.name, new.prompt, new.workers) = ("dates".into(), "go".into(), 1);
+    let mut client = daemon.client();
+    client.new_session(new);
+    let two = client.agent_until("dates/two", "has ended its run", |agent| agent.runs == 1);
+    assert_eq!(two.pid, None);
+    let asked = until_open(&mut client, 1);
+    assert!(asked[0].agent.contains("one"), "{asked:?}");
+    assert_eq!(daemon.coordctl(&["permit", "allow", &asked[0].id]).code, 0);
+    client.agent_until("dates/one", "has ended its run", |agent| agent.runs == 1);
+    assert!(daemon.at("w/one.txt").exists());
+}
+
 fn attach<'a>(sandbox: &'a Sandbox, name: &str, what: &str) -> Terminal<'a> {
     let coordctl = tests::sandbox::program("coordctl");
     Terminal::open(sandbox, name, &format!("'{}' attach {what}", coordctl.display()))

@@ -50,7 +50,10 @@ pub(super) fn read(line: &str) -> Option<Line> {
                 verified: false,
                 message: short(&field("msg_id")),
             };
-            Some(Line::Said(Box::new(outside), Says::Words { text: parsed.body, summary: String::new() }))
+            Some(Line::Said(
+                Box::new(outside),
+                Says::Words { text: parsed.body, summary: String::new() },
+            ))
         }
         "control" => {
             let from = Outside {

@@ -1,6 +1,6 @@
 //! Rules about the Rust sources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{File, files, none, read};
 
@@ -9,6 +9,9 @@ const LINES_MAX: usize = 400;
 
 /// Files that may be longer: path, lines it may have, why.
 const LONGER: [(&str, usize, &str); 0] = [];
+
+/// Files of the core that may import each other in a circle.
+const CIRCLE_MAX: usize = 5;
 
 /// What the core must not name: it does no I/O, reads no clock, and iterates in one order only.
 const NOT_IN_CORE: [&str; 5] = ["std::", "HashMap", "HashSet", "println!", "static mut"];
@@ -175,6 +178,78 @@ fn one_module_knows_bincode() {
         }
     }
     none("only proto/src/frame.rs may use bincode, so that it can be replaced", &complaints);
+}
+
+/// The core's files import each other in small circles at most: more than five files that need each other are one file.
+#[test]
+fn the_cores_circles_are_small() {
+    let files: BTreeMap<String, String> = shipped()
+        .into_iter()
+        .filter_map(|file| {
+            let path = file.path.strip_prefix("coordd/core/src/")?.strip_suffix(".rs")?.to_owned();
+            let path = path.strip_suffix("/mod").map_or(path.clone(), str::to_owned);
+            let is_part = path.starts_with("state/") || path.starts_with("rules/");
+            is_part.then(|| (path, without_tests(&file.text).join("\n")))
+        })
+        .collect();
+    let imports: BTreeMap<&str, BTreeSet<String>> = files
+        .iter()
+        .map(|(path, text)| {
+            let found = imported(path, text).filter_map(|segments| {
+                let lengths = (1..=segments.len()).rev();
+                lengths.map(|length| segments[..length].join("/")).find(|it| files.contains_key(it))
+            });
+            (path.as_str(), found.filter(|other| other != path).collect())
+        })
+        .collect();
+    assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 100, "imports are found");
+    let reached = |from: &str| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from.to_owned()]);
+        while let Some(path) = next.pop() {
+            for other in &imports[path.as_str()] {
+                if seen.insert(other.clone()) {
+                    next.push(other.clone());
+                }
+            }
+        }
+        seen
+    };
+    let all: BTreeMap<_, _> = imports.keys().map(|path| (*path, reached(path))).collect();
+    let mut complaints = BTreeSet::new();
+    for (path, seen) in &all {
+        let circle: Vec<_> =
+            seen.iter().filter(|other| all[other.as_str()].contains(*path)).collect();
+        if circle.len() > CIRCLE_MAX {
+            complaints.insert(format!("{circle:?}"));
+        }
+    }
+    let complaints: Vec<_> = complaints.into_iter().collect();
+    none("move what they share into a file that needs none of them", &complaints);
+}
+
+/// The segments of each path that a file of the core imports from the crate.
+fn imported<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Vec<String>> + 'a {
+    let statements = text.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
+    statements.flat_map(move |(statement, _)| {
+        let (prefix, items) = statement.split_once('{').unwrap_or((statement, ""));
+        let items: Vec<_> = items.trim_end_matches('}').split(',').map(str::trim).collect();
+        items.into_iter().filter_map(move |item| {
+            let whole = format!("{prefix}{item}");
+            let segments = whole.split("::").map(|segment| segment.trim().to_owned());
+            let mut from = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
+            let mut own = Vec::new();
+            for segment in segments {
+                match segment.as_str() {
+                    "crate" => from = "",
+                    "super" if own.is_empty() => {}
+                    _ => own.push(segment),
+                }
+            }
+            let is_inside = whole.starts_with("crate::") || whole.starts_with("super::");
+            let above = from.split('/').filter(|it| !it.is_empty()).map(str::to_owned);
+            is_inside.then(|| above.chain(own).collect())
+        })
+    })
 }
 
 /// M-1: an address is taken apart, and put together, in one file. Elsewhere it has a kind.

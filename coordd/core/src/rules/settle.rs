@@ -20,7 +20,7 @@ use crate::rules::{bridge, ending, lifecycle, outside, pty, terminal};
 use crate::state::agent::{Agent, Life};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::id::{AgentId, SessionId};
+use crate::state::id::AgentId;
 use crate::state::live::{Ending, Link, Seen, Waiter, Waiting};
 use crate::state::role::Role;
 use crate::state::session::SessionState;
@@ -119,12 +119,13 @@ fn let_go(turn: &mut Turn<'_>, agent: &Agent) {
     }
 }
 
-/// Starts waiting agents, first come first served, as far as there are places. Leads need none.
+/// Starts waiting agents, first come first served, as far as there are places. Leads need none, and who waits for a person holds none
+/// (fA6): another one works meanwhile. With its answer it goes on at once, and no other starts before there is a place again.
 fn fill_places(turn: &mut Turn<'_>) {
     let mut waiting: Vec<&Agent> =
         turn.durable.agents.values().filter(|it| it.life == Life::Waiting).collect();
     waiting.sort_by_key(|it| it.queued);
-    let mut running = workers_by_session(turn.durable, turn.live);
+    let mut running = turn.live.places_taken(turn.durable);
     for agent in waiting {
         let Some(session) = turn.durable.sessions.get(&agent.session) else { continue };
         if session.state == SessionState::Stopped || turn.live.is_ending() {
@@ -136,9 +137,9 @@ fn fill_places(turn: &mut Turn<'_>) {
             continue;
         }
         if agent.role == Role::Worker {
-            let place = u32::from(agent.takes_a_place());
+            let needs_place = agent.takes_a_place() && !turn.durable.waits_for_a_person(agent);
             let running = running.entry(&agent.session).or_default();
-            if place > 0 && *running >= session.workers_running_max {
+            if needs_place && *running >= session.workers_running_max {
                 continue;
             }
             if let Some((_, until)) = turn.live.starts_used_up(turn.now.mono_ms) {
@@ -146,7 +147,7 @@ fn fill_places(turn: &mut Turn<'_>) {
                 continue;
             }
             turn.live.count_start(turn.now.mono_ms);
-            *running += place;
+            *running += u32::from(needs_place);
         }
         let incarnation = agent.incarnation + 1;
         let token = token_for(turn.now, agent, incarnation);
@@ -156,16 +157,6 @@ fn fill_places(turn: &mut Turn<'_>) {
         link.deadline_mono_ms = Some(turn.now.mono_ms.saturating_add(limits::HELLO_MS));
         turn.live.links.insert(agent.id.clone(), link);
     }
-}
-
-/// How many workers have a process, for each session.
-fn workers_by_session<'a>(durable: &'a Durable, live: &Live) -> BTreeMap<&'a SessionId, u32> {
-    let mut running = BTreeMap::new();
-    let agents = live.links.keys().filter_map(|id| durable.agents.get(id));
-    for worker in agents.filter(|it| it.takes_a_place()) {
-        *running.entry(&worker.session).or_default() += 1;
-    }
-    running
 }
 
 /// Answers the calls whose time has come.

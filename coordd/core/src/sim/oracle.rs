@@ -8,7 +8,7 @@ use crate::id::{AgentId, MessageId, PeerId, SessionId};
 use crate::message::{Kind, Message, Sender, State};
 use crate::record::Keyed;
 use crate::role::Role;
-use crate::session::SessionState;
+use crate::session::{Session, SessionState};
 use crate::{Core, Durable, Effect, Record, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -43,7 +43,30 @@ pub(super) struct Oracle {
 /// How long a key is good at least, whatever the clocks do.
 const KEY_KEPT_MS: u64 = 10 * 60 * 1_000;
 
+/// How many workers of a session hold a place: those with a process that wait for no person (fA6).
+fn holders(durable: &Durable, session: &Session) -> usize {
+    let of_session = durable.agents.values().filter(|agent| agent.session == session.id);
+    of_session.filter(|agent| agent.has_process() && holds_a_place(durable, agent)).count()
+}
+
+fn holds_a_place(durable: &Durable, agent: &Agent) -> bool {
+    agent.takes_a_place() && durable.open_questions(&agent.id).next().is_none()
+}
+
 impl Oracle {
+    /// Nobody waits for a place while one is free.
+    fn places_are_used(core: &Core) {
+        let durable = &core.durable;
+        if core.live.is_ending() || core.live.start_due_mono_ms.is_some() {
+            return;
+        }
+        for agent in durable.agents.values().filter(|agent| agent.life == Life::Waiting) {
+            let session = &durable.sessions[&agent.session];
+            let is_free = holders(durable, session) < session.workers_running_max as usize;
+            assert!(!is_free, "W-7: {} waits although a place is free", agent.name);
+        }
+    }
+
     /// A step was decided. `request` says which call it is about.
     pub(super) fn decided(core: &Core, step: &Step, request: Option<(PeerId, u64)>) {
         let durable = &core.durable;
@@ -54,14 +77,15 @@ impl Oracle {
                 assert_eq!(session.state, SessionState::Live, "a stopped session starts nothing");
                 assert!(!core.live.is_ending(), "a daemon that ends starts nothing");
                 assert!(!agent.parked, "A13: {} was stopped, and nobody spoke to it", agent.name);
-                let is_running = |it: &&Agent| {
-                    it.session == session.id && it.role == Role::Worker && it.has_process()
-                };
-                let running = durable.agents.values().filter(is_running).count();
-                let max = session.workers_running_max as usize;
-                assert!(running <= max, "W-7: {running} workers of {max} run");
+                let (running, max) = (holders(durable, session), session.workers_running_max);
+                let needs_place = holds_a_place(durable, agent);
+                assert!(
+                    !needs_place || running <= max as usize,
+                    "W-7: {running} workers of {max} run"
+                );
             }
         }
+        Self::places_are_used(core);
         for effect in &step.effects {
             if let Effect::Deliver { message, .. } = effect {
                 let agent = &durable.agents[&durable.messages[message].to];

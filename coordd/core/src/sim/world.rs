@@ -345,13 +345,19 @@ impl World {
         let Some(it) = self.committed.agents.get(&agent).cloned() else { return };
         let others = self.processes.keys().filter(|(of, _)| *of == agent).count();
         assert_eq!(others, 0, "invariant 4: {} has two processes", it.name);
+        // Who has asked a person something may have gone on since this start was decided (fA6).
+        let asked = |of: &AgentId| {
+            self.committed.permissions.values().any(|question| question.agent == *of)
+        };
         let is_one = |(of, _): &&(AgentId, u32)| {
-            let of = self.committed.agents.get(of);
-            of.is_some_and(|of| of.session == it.session && of.role == Role::Worker)
+            let found = self.committed.agents.get(of);
+            let found = found.filter(|_| !asked(of));
+            found.is_some_and(|of| of.session == it.session && of.role == Role::Worker)
         };
         let running = self.processes.keys().filter(is_one).count() + 1;
         let max = self.committed.sessions[&it.session].workers_running_max as usize;
-        assert!(it.role != Role::Worker || running <= max, "W-7: {running} of {max} run");
+        let needs_place = it.role == Role::Worker && !asked(&agent);
+        assert!(!needs_place || running <= max, "W-7: {running} of {max} run");
         let folder = self.folders.entry(agent.clone()).or_default();
         let mut process = Process::new(it.role, it.token, it.runs, folder);
         process.is_watched = is_watched;

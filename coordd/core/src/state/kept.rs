@@ -57,4 +57,9 @@ impl Kept {
     ) -> impl Iterator<Item = &'a Permission> {
         self.permissions.values().filter(move |it| it.agent == *agent && it.answer.is_none())
     }
+
+    /// Whether an agent's question is open, so that a call of it stands still until a person answers.
+    pub(crate) fn waits_for_a_person(&self, agent: &Agent) -> bool {
+        self.open_questions(&agent.id).next().is_some()
+    }
 }

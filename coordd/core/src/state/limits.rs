@@ -43,6 +43,8 @@ pub const PATH_LEN_MAX: usize = 4_096;
 /// Bytes of the opaque settings of a session: model and permission rules.
 pub const SETTINGS_LEN_MAX: usize = 64 * 1024;
 
+/// Workers of a session that wait for a person and hold no place. Each is a process, whose memory is not free: those beyond hold one.
+pub const ASKING_BESIDE_MAX: u32 = 64;
 /// Open questions of all agents: nobody can answer more.
 pub const QUESTIONS_OPEN_MAX: usize = 1_000;
 /// Bytes of a rule that a question offers to learn: it is kept with the session.

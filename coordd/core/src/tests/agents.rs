@@ -151,6 +151,51 @@ fn w7_more_workers_than_places_wait_in_order() {
     assert_eq!(lives(&stage), ["down", "up", "down", "waits", "up"]);
 }
 
+/// fA6, W-7: who waits for a person holds no place, and goes on at once with its answer; then no other starts before a place is free.
+#[test]
+fn fa6_who_waits_for_a_person_holds_no_place() {
+    let mut stage = Stage::new();
+    stage.session("s", "normal", 2);
+    let lead = stage.lead();
+    for name in ["a", "b", "c", "d", "e"] {
+        stage.spawn(lead, name).unwrap();
+    }
+    assert_eq!(lives(&stage), ["up", "up", "waits", "waits", "waits"]);
+    let a = stage.connect("a");
+    stage.read(a, "a");
+    let question = |tool: &str| crate::permission::Question {
+        tool: tool.into(),
+        input: "{}".into(),
+        reason: "no rule allows it".into(),
+        rule: String::new(),
+        about: String::new(),
+        shown: String::new(),
+    };
+    let call = stage.send_call(a, Some("1"), Request::PermissionAsk(question("Bash")));
+    let second = stage.send_call(a, Some("2"), Request::PermissionAsk(question("Read")));
+    assert_eq!(lives(&stage), ["up", "up", "up", "waits", "waits"], "one place, not two");
+    let answer = |id: &str| Request::PermissionAnswer {
+        id: id.into(),
+        allow: true,
+        always: false,
+        reason: String::new(),
+    };
+    stage.user(answer("p1")).unwrap();
+    assert!(stage.reply(a, call).is_some());
+    finish(&mut stage, "b");
+    assert_eq!(
+        lives(&stage),
+        ["up", "down", "up", "up", "waits"],
+        "it still waits with its other question"
+    );
+    stage.user(answer("p2")).unwrap();
+    assert!(stage.reply(a, second).is_some(), "three work now, and it was not held up");
+    finish(&mut stage, "c");
+    assert_eq!(lives(&stage), ["up", "down", "down", "up", "waits"], "two work");
+    finish(&mut stage, "d");
+    assert_eq!(lives(&stage), ["up", "down", "down", "down", "up"]);
+}
+
 /// W-7: one full session does not hold up another.
 #[test]
 fn w7_a_full_session_holds_up_no_other() {

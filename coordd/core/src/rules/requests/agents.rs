@@ -71,7 +71,8 @@ pub(super) fn spawn(call: &Call, turn: &mut Turn<'_>, new: NewAgent) -> Verdict 
     if new.wait {
         return Ok(Said::Later(Waiter::Ran(agent.id)));
     }
-    let running = turn.live.running_workers(turn.durable, &session.id);
+    let taken = turn.live.places_taken(turn.durable);
+    let running = taken.get(&session.id).copied().unwrap_or_default();
     let waits_for = if agent.is_hosted() {
         None
     } else if running >= session.workers_running_max {

@@ -42,6 +42,8 @@ pub(super) fn ask(call: &Call, turn: &mut Turn<'_>, question: Question) -> Verdi
         answer: None,
     };
     turn.record(Record::PermissionPut { permission: Box::new(permission) });
+    // Its place is another one's until it is answered.
+    turn.live.place_freed = true;
     call.remember(turn, Keyed::Permission(id));
     Ok(Said::Later(Waiter::Answered(id)))
 }

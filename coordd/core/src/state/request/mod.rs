@@ -5,7 +5,6 @@ mod new;
 
 use crate::state::agent::{Ended, Outcome};
 use crate::state::bridge::{Brought, Fate, Report};
-use crate::state::effect::Size;
 use crate::state::id::MessageId;
 use crate::state::permission::Question;
 use crate::state::session::Inbound;
@@ -17,6 +16,7 @@ pub use kind::Kind;
 pub use new::{Invite, Join, NewAgent, NewSession};
 pub use proto_words::address::Address;
 pub use proto_words::message::Body;
+use proto_words::view::Size;
 
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
 #[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]
