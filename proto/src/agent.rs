@@ -194,6 +194,11 @@ pub enum Order {
     },
     /// End the current run only and wait for the next prompt. For leads.
     Interrupt {},
+    /// The user has added this rule to the session by *always*: calls that it covers run from now on. It may come again.
+    Learned {
+        /// The rule, as in `allow`.
+        rule: String,
+    },
     /// Report the screen: now as a whole, and each change of it from now on; or no more. For
     /// terminals.
     Screen {

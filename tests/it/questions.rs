@@ -155,13 +155,51 @@ fn fa6_a_worker_that_waits_for_a_person_holds_up_nobody() {
     (new.name, new.prompt, new.workers) = ("dates".into(), "go".into(), 1);
     let mut client = daemon.client();
     client.new_session(new);
-    let two = client.agent_until("dates/two", "has ended its run", |agent| agent.runs == 1);
-    assert_eq!(two.pid, None);
+    client.agent_until("dates/two", "has ended its run", |agent| agent.runs == 1);
     let asked = until_open(&mut client, 1);
     assert!(asked[0].agent.contains("one"), "{asked:?}");
     assert_eq!(daemon.coordctl(&["permit", "allow", &asked[0].id]).code, 0);
     client.agent_until("dates/one", "has ended its run", |agent| agent.runs == 1);
     assert!(daemon.at("w/one.txt").exists());
+}
+
+/// A-3, fA4: what the user always allows for one worker needs no question of another one that runs already.
+#[test]
+fn a3_fa4_always_holds_for_a_worker_that_runs() {
+    let daemon = Daemon::start();
+    let begin = json!([start("one", "task one"), start("two", "task two")]);
+    // The second waits in a call of its own until the first has its answer.
+    let gate = "until [ -e gate ]; do sleep 0.05; done";
+    let wait = json!({ "name": "Bash", "input": { "command": gate, "description": "waits" } });
+    let agents = json!([
+        lead(&json!([call("Both.", &begin), say("Done.")])),
+        worker_of(
+            "task one",
+            &json!([call("A file.", &json!([write("a/one.txt")])), say("Done.")])
+        ),
+        worker_of(
+            "task two",
+            &json!([
+                call("Wait.", &json!([wait])),
+                call("A file.", &json!([write("a/two.txt")])),
+                say("Done."),
+            ])
+        ),
+    ]);
+    let mut new = daemon.rehearsal("normal", &script(&agents));
+    new.permissions = Permissions { mode: "default".into(), ..Permissions::default() };
+    (new.name, new.prompt) = ("dates".into(), "go".into());
+    let mut client = daemon.client();
+    client.new_session(new);
+    client.agent_until("dates/two", "is at work", |agent| agent.pid.is_some());
+    let asked = until_open(&mut client, 1);
+    assert!(asked[0].agent.contains("one") && !asked[0].question.rule.is_empty(), "{asked:?}");
+    assert_eq!(daemon.coordctl(&["permit", "allow", &asked[0].id, "--always"]).code, 0);
+    client.agent_until("dates/one", "has ended its run", |agent| agent.runs == 1);
+    daemon.write("w/gate", "");
+    client.agent_until("dates/two", "has ended its run", |agent| agent.runs == 1);
+    assert!(daemon.at("w/a/two.txt").exists());
+    assert_eq!(open(&mut client).len(), 0);
 }
 
 fn attach<'a>(sandbox: &'a Sandbox, name: &str, what: &str) -> Terminal<'a> {

@@ -28,6 +28,7 @@ pub(crate) fn order(it: coordd_core::effect::Order) -> Order {
             Order::Stop { reason: format!("stopped by {by}"), keep_run: keeps_run }
         }
         It::Interrupt => Order::Interrupt {},
+        It::Learned { rule } => Order::Learned { rule },
         It::Screen { shown } => Order::Screen { shown },
         It::ScreenInput { size, bytes } => Order::ScreenInput {
             size: size.map(|it| Size { rows: it.rows, columns: it.columns }),

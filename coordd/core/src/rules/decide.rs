@@ -193,6 +193,7 @@ fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: Option<Credentials>
     turn.live.peers.insert(peer, Caller::Agent(agent.id.clone()));
     turn.live.touch(&agent.id);
     turn.effect(Effect::Welcome { peer, agent: Some(agent.id.clone()) });
+    requests::permissions::teach(turn, peer, agent);
     pty::connected(turn, &agent.id);
     // Whether it is there is part of what an agent is seen to do.
     let (agent, session, life) = (agent.id.clone(), &agent.session, agent.life.clone());

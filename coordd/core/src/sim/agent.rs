@@ -117,6 +117,8 @@ pub(super) struct Process {
     keep_run: bool,
     leave: bool,
     interrupt: bool,
+    /// Rules that it knows of: those of its start, and what it was told since.
+    pub(super) rules: BTreeSet<String>,
     tool_call: Option<u64>,
     report: Option<u64>,
     reported: u32,
@@ -148,6 +150,7 @@ impl Process {
             keep_run: false,
             leave: false,
             interrupt: false,
+            rules: BTreeSet::new(),
             tool_call: None,
             report: None,
             reported: runs_before,
@@ -293,6 +296,9 @@ impl Process {
                 self.keep_run = keeps_run;
             }
             FromDaemon::Order(Order::Interrupt) => self.interrupt = true,
+            FromDaemon::Order(Order::Learned { rule }) => {
+                self.rules.insert(rule);
+            }
             // No agent of this world is in a terminal.
             FromDaemon::Order(Order::Screen { .. } | Order::ScreenInput { .. })
             | FromDaemon::Reply { outcome: Err(Denial::ShuttingDown), .. } => {}
@@ -329,7 +335,7 @@ impl Process {
                 tool: "Bash".into(),
                 input: "{}".into(),
                 reason: "it is not allowed".into(),
-                rule: "Bash(true)".into(),
+                rule: format!("Bash({})", number % 4),
                 about: "true".into(),
                 shown: String::new(),
             });

@@ -232,6 +232,11 @@ impl Oracle {
         assert_eq!(world.core.live.waiters, [], "a call waits for ever");
         world.outside_rests();
         world.far_rests();
+        for ((agent, _), process) in world.processes.iter().filter(|(_, it)| it.is_welcome) {
+            let session = &durable.sessions[&durable.agents[agent].session];
+            let missed = session.rules_learned.iter().find(|rule| !process.rules.contains(*rule));
+            assert_eq!(missed, None, "A-3: {agent:?} has not learned a rule of its session");
+        }
         for agent in durable.agents.values() {
             if durable.sessions[&agent.session].state == SessionState::Live {
                 rests(agent, durable, all_spoken_to);

@@ -360,6 +360,8 @@ impl World {
         assert!(!needs_place || running <= max, "W-7: {running} of {max} run");
         let folder = self.folders.entry(agent.clone()).or_default();
         let mut process = Process::new(it.role, it.token, it.runs, folder);
+        let rules = &self.committed.sessions[&it.session].rules_learned;
+        process.rules = rules.iter().cloned().collect();
         process.is_watched = is_watched;
         process.is_hung = !self.is_calm && self.random.one_in(20);
         process.is_stubborn = !self.is_calm && self.random.one_in(10);

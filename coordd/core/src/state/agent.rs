@@ -187,6 +187,11 @@ impl Agent {
         }
     }
 
+    /// Whether its calls are judged by the rules of its session, in a process of ours.
+    pub(crate) fn has_rules(&self) -> bool {
+        matches!(self.runtime, Runtime::Native | Runtime::Claude)
+    }
+
     /// Whether its process takes one of the places that a session has for workers. A terminal that waits for work takes none.
     pub fn takes_a_place(&self) -> bool {
         self.role == Role::Worker && (!self.has_pty() || self.has_work())

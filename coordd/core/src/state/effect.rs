@@ -255,6 +255,11 @@ pub enum Order {
     },
     /// End the run and wait.
     Interrupt,
+    /// A rule holds in its session from now on.
+    Learned {
+        /// The rule that an *always* added.
+        rule: String,
+    },
     /// Show the screen, or no more.
     Screen {
         /// Whether somebody looks.

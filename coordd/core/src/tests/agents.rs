@@ -151,7 +151,7 @@ fn w7_more_workers_than_places_wait_in_order() {
     assert_eq!(lives(&stage), ["down", "up", "down", "waits", "up"]);
 }
 
-/// fA6, W-7: who waits for a person holds no place, and goes on at once with its answer; then no other starts before a place is free.
+/// fA6, A-5, W-7: who waits for a person holds no place, and goes on at once with its answer; then no other starts before a place is free.
 #[test]
 fn fa6_who_waits_for_a_person_holds_no_place() {
     let mut stage = Stage::new();

@@ -118,6 +118,38 @@ fn a3_fa4_always_answers_what_names_the_same_rule() {
     assert_eq!(stage.reply(u, other), None);
 }
 
+/// A-3, fA4: a rule is the session's at once. Those that run are told, and those that were not there when they are back.
+#[test]
+fn a3_fa4_who_runs_learns_a_rule_at_once() {
+    let (mut stage, w, call) = asking_worker();
+    let lead = stage.lead();
+    stage.spawn(lead, "v").unwrap();
+    let v = stage.connect("v");
+    assert_eq!(answer(&mut stage, true, true), Ok(Answer::Done));
+    assert!(stage.reply(w, call).is_some());
+    let learned = |stage: &Stage, peer: PeerId| {
+        let order = crate::effect::Order::Learned { rule: "Bash(make)".into() };
+        let told = crate::Effect::Order { peer, order };
+        stage.step.effects.iter().filter(|effect| **effect == told).count()
+    };
+    assert_eq!((learned(&stage, v), learned(&stage, lead)), (1, 1));
+    stage.input(crate::Input::Disconnected { peer: v });
+    let again = stage.connect("v");
+    assert_eq!(learned(&stage, again), 1);
+    let call = ask(&mut stage, again);
+    stage
+        .user(Request::PermissionAnswer {
+            id: "p2".into(),
+            allow: true,
+            always: true,
+            reason: String::new(),
+        })
+        .unwrap();
+    assert!(stage.reply(again, call).is_some());
+    assert_eq!(learned(&stage, w), 0, "what is known is not learned again");
+    assert_eq!(stage.of("s").rules_learned.len(), 1);
+}
+
 /// A-6, fR11: what the user denied is told when it is asked again in the session, whoever asks; what the end of a run closed is not.
 #[test]
 fn a6_fr11_what_was_denied_before_is_known_when_it_is_asked_again() {

@@ -16,6 +16,9 @@ use tokio::sync::{Notify, watch};
 /// may follow before the agent looks.
 const MAIL_MAX: usize = 2_100;
 
+/// Most rules that wait until the agent looks; a session learns at most 200. A rule more is asked about.
+const LEARNED_MAX: usize = 256;
+
 /// Most messages that enter the conversation together, and most bytes of them: two of the longest.
 /// The rest follows at the next tool round.
 const TAKEN_MAX: usize = 100;
@@ -78,6 +81,7 @@ pub(crate) struct Orders {
     mail: RefCell<VecDeque<Delivered>>,
     mail_changed: Notify,
     control: watch::Sender<Control>,
+    learned: RefCell<Vec<String>>,
     terminal: RefCell<VecDeque<TerminalOrder>>,
     terminal_changed: Notify,
 }
@@ -102,6 +106,12 @@ impl Orders {
                 self.control.send_modify(|it| it.keep_run |= keep_run && it.stop.is_none());
                 self.stop(reason);
             }
+            Order::Learned { rule } => {
+                let mut learned = self.learned.borrow_mut();
+                if learned.len() < LEARNED_MAX && !learned.contains(&rule) {
+                    learned.push(rule);
+                }
+            }
             Order::Interrupt {} => self.control.send_modify(|it| it.interrupt = true),
             Order::Screen { shown } => return self.push_terminal(TerminalOrder::Shown(shown)),
             Order::ScreenInput { size, bytes } => {
@@ -109,6 +119,11 @@ impl Orders {
             }
         }
         true
+    }
+
+    /// The rules that the session has learned since this was last asked.
+    pub(crate) fn take_learned(&self) -> Vec<String> {
+        self.learned.take()
     }
 
     /// False when there is no room: more input has to wait for the next connection.

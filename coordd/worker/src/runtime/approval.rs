@@ -116,6 +116,7 @@ impl Agent {
         decided: Option<&PathBuf>,
         elapsed_ms: u64,
     ) -> Option<ToolOutput> {
+        self.learn_from_others();
         let question = match self.judge_at(call, decided) {
             Verdict::Allowed => return None,
             Verdict::Denied(why) => return Some(ToolOutput::error(why)),
@@ -234,6 +235,13 @@ impl Agent {
                 Some(format!("Permission denied: {}", crate::link::denial_text(&denial)))
             }
             Err(error @ CallError::Gone) => Some(error.to_string()),
+        }
+    }
+
+    /// Takes in what an *always* at another agent's question has added to the rules.
+    pub(super) fn learn_from_others(&mut self) {
+        for rule in self.orders.take_learned() {
+            self.learn(&rule);
         }
     }
 

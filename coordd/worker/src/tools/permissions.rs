@@ -174,6 +174,9 @@ impl Permissions {
 
     /// Adds an allow rule: the subject of an [`Decision::Ask`] that was answered with "always".
     pub(crate) fn allow_always(&mut self, rule: &str) -> Result<(), RuleError> {
+        if self.allow.iter().any(|known| known.text == rule) {
+            return Ok(());
+        }
         let count = self.allow.len() + 1;
         if count > RULES_MAX {
             return Err(RuleError::TooMany { count });

@@ -4,19 +4,21 @@ use super::control::one_or_all;
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
-use crate::state::agent::Life;
+use crate::state::agent::{Agent, Life};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
-use crate::state::id::PermissionId;
+use crate::state::effect::Order;
+use crate::state::id::{PeerId, PermissionId, SessionId};
 use crate::state::live::Waiter;
 use crate::state::message::{Kind, Sender};
 use crate::state::permission::{self, By, Permission, Question};
 use crate::state::record::Keyed;
-use crate::state::{Record, limits};
+use crate::state::{Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 pub(super) fn ask(call: &Call, turn: &mut Turn<'_>, question: Question) -> Verdict {
     let agent = call.agent(turn.durable)?;
@@ -100,7 +102,7 @@ pub(super) fn answer(
     let room = session.is_some_and(|it| it.rules_learned.len() < limits::RULES_LEARNED_MAX);
     let rule = if allow && always && room { open.question.rule.clone() } else { String::new() };
     if !rule.is_empty() {
-        turn.record(Record::RuleLearned { session: open.session.clone(), rule: rule.clone() });
+        learn(turn, &open.session, &rule);
         for other in open.covers(durable) {
             let answer = answered(true, String::new(), rule.clone());
             close(turn, other, permission::Answer { by: By::With(open.id), ..answer });
@@ -108,6 +110,36 @@ pub(super) fn answer(
     }
     close(turn, open, answered(allow, reason, rule));
     Ok(Said::Now(Answer::Done))
+}
+
+/// A rule holds in the session from now on: for agents that are started later, and for those that run.
+fn learn(turn: &mut Turn<'_>, session: &SessionId, rule: &str) {
+    let known = turn.durable.sessions.get(session);
+    if known.is_some_and(|it| it.rules_learned.iter().any(|learned| learned == rule)) {
+        return;
+    }
+    let rule = rule.to_owned();
+    turn.record(Record::RuleLearned { session: session.clone(), rule: rule.clone() });
+    let links = turn.live.links.iter().filter_map(|(id, link)| Some((id, link.peer?)));
+    let peers: Vec<_> = links
+        .filter(|(id, _)| {
+            let agent = turn.durable.agents.get(*id);
+            agent.is_some_and(|agent| agent.session == *session && agent.has_rules())
+        })
+        .map(|(_, peer)| peer)
+        .collect();
+    for peer in peers {
+        turn.effect(Effect::Order { peer, order: Order::Learned { rule: rule.clone() } });
+    }
+}
+
+/// Tells a process that has just connected the rules of its session: one may have been learned since it was started, while it was
+/// not there.
+pub(crate) fn teach(turn: &mut Turn<'_>, peer: PeerId, agent: &Agent) {
+    let session = turn.durable.sessions.get(&agent.session).filter(|_| agent.has_rules());
+    for rule in session.into_iter().flat_map(|session| &session.rules_learned) {
+        turn.effect(Effect::Order { peer, order: Order::Learned { rule: rule.clone() } });
+    }
 }
 
 /// What the user adds to a yes, as a message of its own. A no carries it itself, as the reason.

@@ -164,6 +164,7 @@ impl Run<'_> {
         }
         let id = self.scribe.call(&ask.call);
         let call = OpenCall { id, tool: ask.tool.clone(), input: ask.input.clone() };
+        self.agent.learn_from_others();
         let question = match self.agent.judge(&call) {
             Verdict::Allowed => {
                 child.write(wire::allow(&ask));
