@@ -7,6 +7,7 @@
 
 mod agents;
 mod bridge;
+mod edges;
 mod events;
 mod host;
 #[cfg(feature = "coordinator")]
