@@ -58,6 +58,8 @@ use crate::trusted::Trusted;
 
 /// The longest line of a bootstrap, and the longest settings: some paths and a token.
 const INPUT_LEN_MAX: u64 = 64 * 1024;
+/// Bytes that the process may hold: several times what all messages on their way in both directions can come to.
+const MEMORY_MAX: u64 = 256 * 1024 * 1024;
 /// The queue between the engine and coordd. Short, since each side handles its input at once.
 const HOME_LEN_MAX: usize = 64;
 
@@ -70,6 +72,9 @@ fn main() -> ExitCode {
     match arguments.as_slice() {
         [] => {
             set_up_logs();
+            if let Err(error) = bound_memory() {
+                tracing::warn!(%error, "a server can make this process hold as much as it sends");
+            }
             match run() {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
@@ -91,6 +96,15 @@ fn main() -> ExitCode {
             "wrong usage: coordd starts this program; see `coordctl bridge --help`"
         ))),
     }
+}
+
+/// Bounds what the process can hold. A server may announce a message of 2 GB, or never end a line: this process ends then, and coordd
+/// starts another one after a while. What was on its way is still in coordd's hands and on the other side.
+fn bound_memory() -> std::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let hard = getrlimit(Resource::Data).maximum;
+    let current = hard.map_or(MEMORY_MAX, |hard| hard.min(MEMORY_MAX));
+    Ok(setrlimit(Resource::Data, Rlimit { current: Some(current), maximum: hard })?)
 }
 
 /// One line on stdout, or on stderr why not.

@@ -147,10 +147,7 @@ pub(crate) fn peers(core: &Core) -> impl Iterator<Item = PeerView> {
             address: if it.hosts {
                 format!("{}/{}", peer.name, it.name)
             } else {
-                {
-                    let (peer, session) = (peer.fingerprint.clone(), it.session.clone());
-                    Place::Remote { peer, session }.to_string()
-                }
+                remote(&peer.fingerprint, &it.session).to_string()
             },
             state: it.state.clone(),
             cwd: it.cwd.clone(),
@@ -177,6 +174,10 @@ pub(crate) fn announce(core: &Core) -> wire::Order {
         }
     }
     wire::Order::Announce { sessions: sessions.into_iter().collect() }
+}
+
+fn remote(peer: &str, session: &str) -> Place {
+    Place::Remote { peer: peer.to_owned(), session: session.to_owned() }
 }
 
 /// The other daemon and the session there that an outgoing message is for.

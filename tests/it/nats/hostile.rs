@@ -1,6 +1,12 @@
 //! M-7, T2: whoever has the server, or a token for it, can neither forge, replay, alter nor read.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use proto::message::MessageState;
+use serde_json::json;
 use tests::nats::{Raw, Server};
 use tests::wait::until_within;
 
@@ -130,4 +136,60 @@ fn m7_a_daemon_whose_key_is_not_trusted_is_refused_counted_and_seen() {
     talk(&mut a, &mut b);
     assert_eq!(c.receipt(&id).state, MessageState::Accepted, "nobody tells it anything");
     b.lead.assert_nothing_comes();
+}
+
+/// A server that answers as one does, and then sends this and goes on for ever. How many have connected is counted.
+fn endless(begin: &'static str) -> (String, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", listener.local_addr().unwrap());
+    let connected = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&connected);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            count.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || pour(stream, begin));
+        }
+    });
+    (url, connected)
+}
+
+fn pour(mut stream: TcpStream, begin: &str) -> Option<()> {
+    let info = json!({ "server_id": "x", "server_name": "x", "version": "2.10.0", "proto": 1, "headers": true,
+        "max_payload": 1_048_576, "jetstream": true, "host": "127.0.0.1", "port": 4222 });
+    stream.write_all(format!("INFO {info}\r\n").as_bytes()).ok()?;
+    let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
+    lines.find(|line| line.as_ref().map_or(true, |line| line == "PING"))?.ok()?;
+    stream.write_all(format!("PONG\r\n{begin}").as_bytes()).ok()?;
+    let junk = vec![b'x'; 64 * 1024];
+    loop {
+        stream.write_all(&junk).ok()?;
+    }
+}
+
+/// fP22: whatever a server sends without an end, the bridge ends before it has grown large, and another one is started.
+#[test]
+fn fp22_a_server_that_sends_without_end_makes_nothing_grow() {
+    for begin in ["MSG x 1 2000000000\r\n", "MSG ", "INFO {\"server_id\":\""] {
+        let (url, connected) = endless(begin);
+        let mut host = Host::start(&[]);
+        host.join_by(&url);
+        let mut most = 0;
+        until_within(RECOVERY_LIMIT, "it has connected again", || {
+            let all = host.daemon.processes();
+            let bridge = all.into_iter().find(|process| process.command.ends_with("coordd-bridge"));
+            let kib = bridge.and_then(|process| held_kib(process.pid));
+            most = most.max(kib.unwrap_or_default());
+            (connected.load(Ordering::SeqCst) >= 2).then_some(())
+        });
+        assert!((1..300 * 1024).contains(&most), "{begin:?}: {most} KiB");
+        // The daemon has noticed nothing of it.
+        assert!(host.status().on);
+    }
+}
+
+/// The most memory that a process has held, while it is there.
+fn held_kib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
 }

@@ -9,7 +9,7 @@ use crate::input::Says;
 use crate::message::{Outside, Sender, State};
 use crate::outgoing::{self, Outgoing};
 use crate::permission::Question;
-use crate::request::{NewSession, Request};
+use crate::request::{NewAgent, NewSession, Request};
 use crate::{Effect, Input, Moment, Record, limits};
 use alloc::boxed::Box;
 use alloc::format;
@@ -47,9 +47,9 @@ fn w3_the_longest_reason_is_taken_and_a_longer_one_is_not() {
     assert!(stage.reply(lead, call).is_some());
 }
 
-/// W-5: settings of exactly the most bytes begin a session, and larger ones do not.
+/// rel-96: settings of exactly the most bytes begin a session, and larger ones do not.
 #[test]
-fn w5_settings_that_are_too_large_begin_no_session() {
+fn rel96_settings_that_are_too_large_begin_no_session() {
     let mut stage = Stage::new();
     let new = |len: usize| {
         let model = crate::settings::Model { name: "m".repeat(len), ..super::model() };
@@ -68,7 +68,7 @@ fn w5_settings_that_are_too_large_begin_no_session() {
     assert!(matches!(stage.user(new(100)), Ok(Answer::Session(_))));
 }
 
-/// T-4: all texts of a team's tasks together have a bound, which is their sum.
+/// T-4, rel-96: all texts of a team's tasks together have a bound, which is their sum.
 #[test]
 fn t4_the_texts_of_all_tasks_are_bounded_by_their_sum() {
     let mut stage = Stage::with_session();
@@ -129,9 +129,9 @@ fn m6_what_one_step_says_outside_has_room_for_all_of_it() {
     assert_eq!(told, 1, "there was room for one");
 }
 
-/// E-1, A-3: a second stop of the same kind changes nothing; one that keeps no mail takes back that it is kept.
+/// W-6: a second stop of the same kind changes nothing; one that keeps no mail takes back that it is kept.
 #[test]
-fn e1_a_second_stop_of_the_same_kind_writes_nothing() {
+fn w6_a_second_stop_of_the_same_kind_writes_nothing() {
     let mut stage = Stage::with_session();
     stage.lead();
     let stop = || Request::SessionStop { session: "s".into() };
@@ -148,9 +148,9 @@ fn e1_a_second_stop_of_the_same_kind_writes_nothing() {
     assert_eq!(keeps(&stage), Some(false));
 }
 
-/// G-4: with a new environment an idle lead starts afresh; workers, and a lead at work, are left alone.
+/// W-1: with a new environment an idle lead starts afresh; workers, and a lead at work, are left alone.
 #[test]
-fn g4_a_new_environment_ends_nobody_at_work() {
+fn w1_a_new_environment_ends_nobody_at_work() {
     let mut stage = Stage::with_session();
     let lead = stage.lead();
     stage.spawn(lead, "w").unwrap();
@@ -211,4 +211,100 @@ fn m11_a_sender_hears_what_becomes_of_its_message() {
     assert!(note(&mut stage, "a").contains("being stopped"));
     stage.exit("a", None);
     assert!(note(&mut stage, "b").contains("now"), "it has the place");
+}
+
+/// W-6: an agent that names itself is told that it cannot stop itself; its run ends when it says so.
+#[test]
+fn w6_an_agent_does_not_stop_itself() {
+    let mut stage = Stage::with_session();
+    let lead = stage.lead();
+    let denied = stage.ask(lead, Request::AgentStop { agent: "lead".into() });
+    assert_eq!(denied, Err(Denial::ToSelf));
+    assert_eq!(stage.agent("lead").life, Life::Up);
+}
+
+/// C-4, rel-96: a task and a description of exactly the most bytes start a worker, and longer ones do not.
+#[test]
+fn c4_the_longest_task_starts_a_worker_and_a_longer_one_does_not() {
+    let mut stage = Stage::with_session();
+    let lead = stage.lead();
+    let (prompt, description) = (limits::BODY_LEN_MAX, limits::DESCRIPTION_LEN_MAX);
+    let new = |name: &str, prompt: usize, description: usize| NewAgent {
+        prompt: "p".repeat(prompt),
+        description: "d".repeat(description),
+        ..worker(name)
+    };
+    for (field, prompt, description, max) in [
+        ("prompt", prompt + 1, description, prompt),
+        ("description", prompt, description + 1, description),
+    ] {
+        let denied = stage.ask(lead, Request::AgentSpawn(new("a", prompt, description)));
+        assert_eq!(denied, Err(Denial::TooLarge { field, len: max + 1, max }));
+    }
+    let made = stage.ask(lead, Request::AgentSpawn(new("a", prompt, description)));
+    assert!(matches!(made, Ok(Answer::Spawned { .. })), "{made:?}");
+}
+
+/// M-8: a session exchanges messages with so many machines at most, in whichever direction; what is allowed already can change.
+#[test]
+fn m8_a_session_is_open_to_so_many_machines() {
+    let mut stage = Stage::with_session();
+    let letters = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let peers: Vec<String> = letters
+        .iter()
+        .flat_map(|first| letters.map(|second| format!("aaaaaaaaaaaaaa{first}{second}")))
+        .collect();
+    let allow = |stage: &mut Stage, peer: &str, inbound: bool, outbound: bool| {
+        let (session, peer) = ("s".into(), peer.into());
+        stage.user(Request::BridgeAllow { session, peer, inbound, outbound })
+    };
+    let max = limits::BRIDGED_MAX;
+    for (number, peer) in peers.iter().take(max).enumerate() {
+        allow(&mut stage, peer, number % 2 == 0, number % 2 == 1).unwrap();
+    }
+    assert_eq!(stage.of("s").bridged.len(), max);
+    let full = Err(Denial::Full { what: "machines of one session", max });
+    let another = "zzzzzzzzzzzzzzzz";
+    assert_eq!(allow(&mut stage, another, true, false), full);
+    assert_eq!(allow(&mut stage, another, false, true), full);
+    assert!(allow(&mut stage, another, false, false).is_ok(), "nothing is allowed by that");
+    assert!(allow(&mut stage, &peers[0], true, true).is_ok());
+    assert!(allow(&mut stage, &peers[1], false, false).is_ok());
+    assert!(allow(&mut stage, another, true, false).is_ok(), "there is room again");
+}
+
+/// M-11: what is said of other machines' messages has a bound over all of them; the last one within it is said.
+#[test]
+fn m11_what_is_said_of_others_messages_is_bounded() {
+    let mut stage = Stage::with_session();
+    let session = stage.of("s").id.clone();
+    let set =
+        Request::InboundSet { session: "s".into(), inbound: Some(crate::session::Inbound::Hold) };
+    stage.user(set).unwrap();
+    let now = Moment { wall_ms: stage.wall_ms, mono_ms: stage.mono_ms, random: [7; 64] };
+    let put = |stage: &mut Stage, number: usize| {
+        let id = MessageId(1_000_000 + number as u64);
+        let to = Place::Remote { peer: "b".repeat(16), session: "s9".into() };
+        let kind =
+            outgoing::Kind::Status { of: format!("m{number}"), verdict: outgoing::Verdict::Held };
+        let it = Outgoing::new(&now, id, None, Sender::System, to, kind, String::new());
+        stage.core.durable.apply(&Record::OutgoingPut { outgoing: Box::new(it) });
+    };
+    for number in 1..limits::BRIDGE_STATUSES_MAX {
+        put(&mut stage, number);
+    }
+    let arrives = |stage: &mut Stage, number: u32| {
+        let from = Outside {
+            address: Place::Remote { peer: "c".repeat(16), session: "s1".into() },
+            name: "carol".into(),
+            bypasses: false,
+            verified: true,
+            message: format!("c{number}"),
+        };
+        let says = Says::Words { text: "x".into(), summary: String::new() };
+        stage.input(Input::Outside { ticket: 1, session: Some(session.clone()), from, says });
+        stage.core.durable.outbox.statuses_len()
+    };
+    assert_eq!(arrives(&mut stage, 1), limits::BRIDGE_STATUSES_MAX);
+    assert_eq!(arrives(&mut stage, 2), limits::BRIDGE_STATUSES_MAX, "one more is left out");
 }
