@@ -233,6 +233,8 @@ fn t3_the_end_of_its_team_is_its_end() {
     let (mut stage, lead, own) = with_terminal();
     stage.send_call(lead, None, Request::TeamDelete { session: String::new() });
     assert!(matches!(orders(&stage, own)[..], [Order::Stop { .. }]));
+    let denied = invite(&mut stage, "m2", false);
+    assert!(denied.is_err(), "it takes no member any more: {denied:?}");
     stage.exit("m1", None);
     stage.input(Input::TeamRemoved { team: crate::name::Name::new("team").unwrap(), all: true });
     stage.ask(lead, to("m1", "late")).unwrap();
@@ -268,6 +270,21 @@ fn k4_whoever_looks_is_shown_the_screen_and_the_last_one_ends_it() {
     stage.input(Input::Disconnected { peer: USER });
     assert_eq!(orders(&stage, own), [Order::Screen { shown: false }]);
     assert_eq!(orders(&stage, lead), []);
+}
+
+/// K4: of two who look one may leave; it is the last one that ends it.
+#[test]
+fn k4_one_of_two_who_look_may_leave() {
+    let (mut stage, _lead, own) = with_terminal();
+    let other = PeerId(50);
+    stage.input(Input::Connected { peer: other, credentials: None });
+    for peer in [USER, other] {
+        stage.send_call(peer, None, screen(None));
+    }
+    stage.input(Input::Disconnected { peer: other });
+    assert_eq!(orders(&stage, own), []);
+    stage.input(Input::Disconnected { peer: USER });
+    assert_eq!(orders(&stage, own), [Order::Screen { shown: false }]);
 }
 
 #[test]
