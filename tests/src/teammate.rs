@@ -199,14 +199,27 @@ pub fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
+/// A lock that nobody has touched for so long is left over, for Claude Code.
+const STALE: Duration = Duration::from_secs(10);
+
 /// The lock of a file of a team, as Claude Code takes it: a folder.
 #[derive(Debug)]
 pub struct Locked(PathBuf);
 
 impl Locked {
+    /// Waits for it. One that a killed daemon has left is taken away once it is old, as Claude Code does it.
     pub fn take(file: &Path) -> Self {
         let path = file.with_extension("json.lock");
-        until_within(Duration::from_secs(5), "the lock is free", || fs::create_dir(&path).ok());
+        until_within(2 * STALE, "the lock is free", || {
+            let made = fs::create_dir(&path).ok();
+            let modified = fs::metadata(&path).and_then(|found| found.modified()).ok();
+            let age = modified.and_then(|modified| modified.elapsed().ok());
+            if made.is_none() && age.is_some_and(|age| age > STALE) {
+                // Another one that removes it too finds it gone.
+                let _gone = fs::remove_dir(&path);
+            }
+            made
+        });
         Self(path)
     }
 

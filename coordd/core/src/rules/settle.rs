@@ -126,6 +126,7 @@ fn fill_places(turn: &mut Turn<'_>) {
         turn.durable.agents.values().filter(|it| it.life == Life::Waiting).collect();
     waiting.sort_by_key(|it| it.queued);
     let mut running = turn.live.places_taken(turn.durable);
+    let asks = turn.durable.askers();
     for agent in waiting {
         let Some(session) = turn.durable.sessions.get(&agent.session) else { continue };
         if session.state == SessionState::Stopped || turn.live.is_ending() {
@@ -137,7 +138,7 @@ fn fill_places(turn: &mut Turn<'_>) {
             continue;
         }
         if agent.role == Role::Worker {
-            let needs_place = agent.takes_a_place() && !turn.durable.waits_for_a_person(agent);
+            let needs_place = agent.takes_a_place() && !asks.contains(&agent.id);
             let running = running.entry(&agent.session).or_default();
             if needs_place && *running >= session.workers_running_max {
                 continue;

@@ -6,6 +6,7 @@ use crate::state::id::{AgentId, SessionId};
 use crate::state::permission::Permission;
 use crate::state::role::Role;
 use crate::state::team::Team;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -58,8 +59,9 @@ impl Kept {
         self.permissions.values().filter(move |it| it.agent == *agent && it.answer.is_none())
     }
 
-    /// Whether an agent's question is open, so that a call of it stands still until a person answers.
-    pub(crate) fn waits_for_a_person(&self, agent: &Agent) -> bool {
-        self.open_questions(&agent.id).next().is_some()
+    /// Agents with an open question: a call of theirs stands still until a person answers.
+    pub(crate) fn askers(&self) -> BTreeSet<&AgentId> {
+        let open = self.permissions.values().filter(|question| question.answer.is_none());
+        open.map(|question| &question.agent).collect()
     }
 }

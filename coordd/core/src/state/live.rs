@@ -226,12 +226,13 @@ impl Live {
     /// How many places of each session are taken, by workers that have a process or one being started. Who waits for a person
     /// holds none, but for those beyond [`limits::ASKING_BESIDE_MAX`].
     pub(crate) fn places_taken<'a>(&self, durable: &'a Durable) -> BTreeMap<&'a SessionId, u32> {
+        let asks = durable.askers();
         let (mut taken, mut asking) = (BTreeMap::new(), BTreeMap::<_, u32>::new());
         let agents = self.links.keys().filter_map(|id| durable.agents.get(id));
         for worker in agents.filter(|agent| agent.takes_a_place()) {
             let taken = taken.entry(&worker.session).or_default();
             let asking = asking.entry(&worker.session).or_default();
-            if durable.waits_for_a_person(worker) && *asking < limits::ASKING_BESIDE_MAX {
+            if asks.contains(&worker.id) && *asking < limits::ASKING_BESIDE_MAX {
                 *asking += 1;
             } else {
                 *taken += 1;

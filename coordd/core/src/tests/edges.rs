@@ -211,6 +211,9 @@ fn m11_a_sender_hears_what_becomes_of_its_message() {
     assert!(note(&mut stage, "a").contains("being stopped"));
     stage.exit("a", None);
     assert!(note(&mut stage, "b").contains("now"), "it has the place");
+    stage.send_call(USER, None, Request::AgentStop { agent: "s/b".into() });
+    stage.exit("b", None);
+    assert!(note(&mut stage, "b").contains("the message resumes it"));
 }
 
 /// W-6: an agent that names itself is told that it cannot stop itself; its run ends when it says so.

@@ -150,6 +150,28 @@ fn a3_fa4_who_runs_learns_a_rule_at_once() {
     assert_eq!(stage.of("s").rules_learned.len(), 1);
 }
 
+/// W-3: an answer that nobody was there for is heard by the process that asked, when it asks again; a later one has not begun the call.
+#[test]
+fn w3_an_answer_is_heard_by_the_process_that_asked() {
+    let unheard_by = |stage: &Stage| {
+        let question = stage.core.durable.permissions.values().next().unwrap();
+        question.answer.as_ref().unwrap().unheard_by
+    };
+    for (is_lost, want) in [(false, 0), (true, 1)] {
+        let (mut stage, w, _) = asking_worker();
+        stage.input(crate::Input::Disconnected { peer: w });
+        answer(&mut stage, true, false).unwrap();
+        assert_eq!(unheard_by(&stage), 1);
+        if is_lost {
+            stage.exit("w", None);
+        }
+        let again = stage.connect("w");
+        let call = ask(&mut stage, again);
+        assert!(stage.reply(again, call).is_some());
+        assert_eq!(unheard_by(&stage), want);
+    }
+}
+
 /// A-6, fR11: what the user denied is told when it is asked again in the session, whoever asks; what the end of a run closed is not.
 #[test]
 fn a6_fr11_what_was_denied_before_is_known_when_it_is_asked_again() {
