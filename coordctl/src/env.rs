@@ -227,10 +227,18 @@ const NAMES: &[&str] = &[
     "NIX_PROFILES",
     "NIX_REMOTE",
     "NIX_SSL_CERT_FILE",
+    // coordd's own programs.
+    "COORDD_BIN",
+    "COORDD_BRIDGE",
+    CLAUDE,
+    "COORDD_FIRST_TOOL",
+    "COORDD_MODEL",
+    "COORDD_ORPHAN_LIMIT_S",
+    "COORDD_SANDBOX",
+    "COORDD_SOCKET",
+    "COORDD_STATE_DIR",
+    "COORDD_WORKER",
 ];
-
-/// Our own variables, by how they begin: no other program's do.
-const OWN: &str = "COORDD_";
 
 /// Variables that never pass, even where the configuration names them.
 const NEVER: &[&str] = &[
@@ -282,8 +290,7 @@ pub(crate) fn for_agents(vars: &Vars, config: &Config) -> Vars {
 /// The variables that pass. `more` are names that the configuration adds.
 fn allowed(vars: &Vars, more: &[String]) -> Vars {
     let passes = |name: &str| {
-        let listed =
-            NAMES.contains(&name) || name.starts_with(OWN) || more.iter().any(|it| it == name);
+        let listed = NAMES.contains(&name) || more.iter().any(|it| it == name);
         listed && !is_the_callers_own(name)
     };
     vars.iter()
@@ -338,6 +345,8 @@ mod tests {
             "LISTEN_FDS",
             "LISTEN_PID",
             "COORDD_TOKEN",
+            // Names that only begin as ours do.
+            "COORDD_DEPLOY_KEY",
             "GIT_DIR",
             "AWS_SECRET_ACCESS_KEY",
         ];

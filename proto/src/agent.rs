@@ -68,6 +68,9 @@ pub struct Bootstrap {
     /// Set for a terminal.
     #[serde(default)]
     pub terminal: Option<InTerminal>,
+    /// Whether it sees its own folders and the system alone: its work comes from another machine.
+    #[serde(default)]
+    pub folder_only: bool,
 }
 
 /// What the process of a terminal that coordd runs starts in it.

@@ -7,13 +7,16 @@ use crate::paths::Vars;
 use crate::terminal::line;
 use crate::{env, expect, model, output, words, worker};
 use coordd_sandbox::Hosts;
-use proto::agent::{Model, Permissions, Runtime};
+use proto::agent::{Model, Permissions, Runtime, SandboxChoice};
 use proto::request::{NewSession, Request};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 /// The most rules that are checked here: as many as an agent takes.
 const RULES_MAX: usize = 1_000;
+
+/// The mode of sessions in which nobody answers.
+const DONT_ASK: &str = "dontAsk";
 
 /// Create a session with its lead, in the background.
 #[derive(Debug, clap::Args)]
@@ -97,14 +100,17 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let made = SessionArgs { host_for: args.host_for.clone(), ..args.session.clone() };
     let mut session = prepare(context, &made, None)?;
     session.prompt = prompt;
+    if let Some(peer) = &args.host_for {
+        output::note(&handed_over(peer, &session));
+    }
     let response = context.call(Request::SessionNew { session: Box::new(session) })?;
     output::respond(context, &response, || {
         expect!(&response, Session { session });
         output::say(&session.name)?;
         if let Some(peer) = &args.host_for {
             output::note(&format!(
-                "workers of {peer} may run in {}; leads there start them with `host`. `coordctl stop {}` ends that",
-                line(&session.cwd),
+                "leads on {} start workers here with `host`; `coordctl stop {}` ends that",
+                line(peer),
                 line(&session.name)
             ));
             return Ok(());
@@ -137,7 +143,8 @@ pub(crate) fn prepare(
                 .hint("give an existing folder with --cwd")
         })?,
     };
-    let runtime = args.runtime.or(config.runtime).unwrap_or_default();
+    let chosen = config.runtime.filter(|_| args.host_for.is_none());
+    let runtime = args.runtime.or(chosen).unwrap_or_default();
     let lead_runtime = args.lead.or(config.lead).unwrap_or_default();
     if args.lead.is_none() && lead_runtime == Runtime::External {
         return Err(Failure::usage("the configuration says `lead = \"external\"`")
@@ -152,6 +159,9 @@ pub(crate) fn prepare(
         model::resolve(args.model.as_deref(), from, some_native)?
     };
     let mut permissions = config.permissions();
+    if args.host_for.is_some() {
+        narrow(args, &mut permissions)?;
+    }
     permissions.allow.extend(args.allow.iter().cloned());
     permissions.ask.extend(args.ask.iter().cloned());
     permissions.deny.extend(args.deny.iter().cloned());
@@ -192,6 +202,46 @@ pub(crate) fn prepare(
         cross_session_inbound: args.inbound.clone().unwrap_or_default(),
         host_for: args.host_for.clone().unwrap_or_default(),
     })
+}
+
+/// Makes of the user's own settings what another machine's workers get: what opens something is named for their session, or is not
+/// open.
+fn narrow(args: &SessionArgs, permissions: &mut Permissions) -> Result<(), Failure> {
+    let refused = |what: &str| {
+        let rule = "workers of another machine run in the sandbox, where nobody is asked";
+        Err(Failure::usage(format!("{what} cannot be given with --host-for: {rule}"))
+            .hint("allow what they need with --allow RULE and --host HOST"))
+    };
+    if args.no_sandbox {
+        return refused("--no-sandbox");
+    }
+    if args.permission_mode.as_deref().is_some_and(|mode| mode != DONT_ASK) {
+        return refused("another --permission-mode than dontAsk");
+    }
+    if args.runtime.is_some_and(|runtime| runtime != Runtime::Native) {
+        return refused("another --runtime than native");
+    }
+    DONT_ASK.clone_into(&mut permissions.mode);
+    permissions.allow.clear();
+    permissions.sandbox = SandboxChoice::default();
+    Ok(())
+}
+
+/// What a user hands over to another machine, before it is done.
+fn handed_over(peer: &str, session: &NewSession) -> String {
+    let listed = |values: &[String], none: &str| {
+        if values.is_empty() { none.to_owned() } else { line(&values.join(", ")) }
+    };
+    format!(
+        "leads on {peer} will have programs of their choice run in {cwd}, with your model's key paying:\n\
+         - in a sandbox that shows that folder and the system alone; nothing is asked, and what a question would be about is refused\n\
+         - without that refusal: {allow}\n\
+         - hosts that their commands reach: {hosts}",
+        peer = line(peer),
+        cwd = line(&session.cwd),
+        allow = listed(&session.permissions.allow, "nothing (--allow)"),
+        hosts = listed(&session.permissions.sandbox.hosts, "none (--host)"),
+    )
 }
 
 /// What drives an agent, by its word.
@@ -301,5 +351,29 @@ mod tests {
         let error = check_mode(Some("coordinator")).unwrap_err();
         assert!(error.message.contains("feature `coordinator`"));
         assert_eq!(check_mode(Some("normal")), Ok(()));
+    }
+
+    /// FP-15: of the user's own settings nothing opens a session for another machine; its flags do, and are told first.
+    #[test]
+    fn fp15_what_another_machine_gets_is_named_for_it() {
+        let own = || Permissions {
+            mode: "bypassPermissions".to_owned(),
+            allow: vec!["Bash".to_owned()],
+            deny: vec!["Read(.env)".to_owned()],
+            sandbox: SandboxChoice { off: true, ..SandboxChoice::default() },
+            ..Permissions::default()
+        };
+        let mut permissions = own();
+        narrow(&SessionArgs::default(), &mut permissions).unwrap();
+        let expected =
+            Permissions { mode: DONT_ASK.to_owned(), deny: own().deny, ..Permissions::default() };
+        assert_eq!(permissions, expected);
+        for args in [
+            SessionArgs { no_sandbox: true, ..SessionArgs::default() },
+            SessionArgs { permission_mode: Some("plan".to_owned()), ..SessionArgs::default() },
+            SessionArgs { runtime: Some(Runtime::Claude), ..SessionArgs::default() },
+        ] {
+            assert!(narrow(&args, &mut own()).is_err());
+        }
     }
 }

@@ -7,6 +7,7 @@ use coordd_core::permission::Answer;
 use coordd_core::record::Keyed;
 use coordd_core::role::Role;
 use coordd_core::session::Session;
+use coordd_core::settings::ApprovalMode;
 use proto::agent::{AgentLimits, Bootstrap, InTerminal, Permissions, SandboxChoice};
 use proto::teammate;
 use std::collections::BTreeMap;
@@ -20,15 +21,18 @@ pub(crate) fn bootstrap(
 ) -> Option<Bootstrap> {
     // The core starts nobody in a session whose rules it cannot read. Nobody is to be started without rules either.
     let rules = session.permissions.read().ok().flatten()?;
+    // Sessions for another machine's workers were once made with any choice.
+    let is_for_guests = session.host_for.is_some();
+    let mode = if is_for_guests { ApprovalMode::DontAsk } else { rules.mode };
     let permissions = Permissions {
-        mode: rules.mode.as_str().to_owned(),
+        mode: mode.as_str().to_owned(),
         allow: rules.allow.iter().chain(&session.rules_learned).cloned().collect(),
         ask: rules.ask.clone(),
         deny: rules.deny.clone(),
         sandbox: SandboxChoice {
-            off: rules.sandbox.off,
+            off: rules.sandbox.off && !is_for_guests,
             hosts: rules.sandbox.hosts.clone(),
-            outside: rules.sandbox.outside.clone(),
+            outside: if is_for_guests { Vec::new() } else { rules.sandbox.outside.clone() },
         },
     };
     let limits = match agent.role {
@@ -65,6 +69,7 @@ pub(crate) fn bootstrap(
         runs_before: agent.runs,
         not_begun: Vec::new(),
         terminal: None,
+        folder_only: is_for_guests,
     })
 }
 

@@ -111,6 +111,41 @@ impl Two {
     }
 }
 
+/// FP-15: the session's folder and the system are all that it sees, by commands and by file tools, and nobody is asked.
+#[test]
+fn c7_fp15_a_worker_there_sees_its_folder_and_the_system_alone() {
+    let look = "cat ../private $HOME/.ssh/id ~/notes /root/.bashrc; ls /home /srv; echo $?; ls /usr | wc -l; cat own";
+    let home = "~/notes";
+    let mut two = Two::start(&json!([
+        call("Looking.", &json!([bash(look)])),
+        call("", &json!([{ "name": "Read", "input": { "file_path": home } }])),
+        call(
+            "",
+            &json!([{ "name": "Write", "input": { "file_path": "../mine", "content": "x" } }])
+        ),
+        say("Seen.")
+    ]));
+    for (path, text) in [
+        ("w/private", "PRIVATE"),
+        ("h/notes", "NOTES"),
+        ("h/.ssh/id", "KEY"),
+        ("w/checkout/own", "OWN"),
+    ] {
+        let path = two.b.at(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    two.spawn("w");
+    assert_eq!(two.told().status, RunStatus::Completed);
+    let log = coordctl(&two.b, &["logs", "dates/w", "--json"]);
+    assert!(log.contains("OWN"), "{log}");
+    for secret in ["PRIVATE", "NOTES", "KEY"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+    assert!(!two.b.at("w/mine").exists());
+    assert!(coordctl(&two.b, &["permit", "ls"]).is_empty());
+}
+
 #[test]
 fn c7_n1_a_worker_works_in_the_checkout_there_and_its_lead_is_notified() {
     let write = "echo here >>found && pwd && test -z \"$(ls ..|grep -v checkout)\"; true";

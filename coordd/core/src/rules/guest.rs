@@ -124,7 +124,11 @@ fn made(
     if agents.len() >= limits::AGENTS_PER_SESSION_MAX {
         return Err(format!("session {} there has the most agents that it may have", session.name));
     }
-    let runtime = work.runtime.unwrap_or(session.runtime);
+    let runtime = session.runtime;
+    if work.runtime.is_some_and(|asked| asked != runtime) {
+        let own = runtime.as_str();
+        return Err(format!("session {} there runs {own} workers alone", session.name));
+    }
     if making::check_runtime("runtime", runtime, !session.model.is_none()).is_err() {
         return Err(format!("session {} there cannot run a worker of that runtime", session.name));
     }

@@ -12,6 +12,7 @@ use crate::message::{Kind as Said, Sender, State};
 use crate::outgoing::{Kind, Outgoing};
 use crate::request::{Address, Body, NewAgent, NewSession, Request};
 use crate::role::Role;
+use crate::settings::ApprovalMode;
 use crate::sim::random::Random;
 use crate::{Effect, Input};
 use alloc::format;
@@ -46,7 +47,11 @@ fn meet(stage: &mut Stage, far: &str, name: &str, sessions: Vec<Remote>) {
 }
 
 fn hosting(stage: &mut Stage) -> Result<Answer, Denial> {
-    stage.user(Request::SessionNew(NewSession {
+    stage.user(Request::SessionNew(for_ay()))
+}
+
+fn for_ay() -> NewSession {
+    NewSession {
         name: "dates".into(),
         cwd: "/src/dates".into(),
         model: Some(super::model()),
@@ -54,7 +59,7 @@ fn hosting(stage: &mut Stage) -> Result<Answer, Denial> {
         host_for: "ay".into(),
         workers: 20,
         ..NewSession::default()
-    }))
+    }
 }
 
 impl Two {
@@ -316,6 +321,38 @@ fn c7_m8_nothing_runs_there_unless_its_user_said_so() {
 }
 
 /// Another daemon has no part in it: not by work, not by a stop, not by the end of a run.
+/// FP-15: workers of another machine run in the box, and nobody is asked: no choice of either user opens more.
+#[test]
+fn c7_fp15_what_another_machine_starts_runs_boxed_and_asks_nobody() {
+    let mut two = Two::new();
+    let refused = |stage: &mut Stage, change: &dyn Fn(&mut NewSession)| {
+        let mut new = NewSession { name: "more".into(), ..for_ay() };
+        change(&mut new);
+        match stage.user(Request::SessionNew(new)) {
+            Err(Denial::Invalid { field, .. }) => field,
+            other => panic!("{other:?}"),
+        }
+    };
+    let b = &mut two.b;
+    assert_eq!(refused(b, &|it| it.runtime = Runtime::Claude), "runtime");
+    for mode in ApprovalMode::ALL {
+        if !matches!(mode, ApprovalMode::Unsaid | ApprovalMode::DontAsk) {
+            assert_eq!(refused(b, &|it| it.permissions.mode = mode), "permissions.mode");
+        }
+    }
+    assert_eq!(refused(b, &|it| it.permissions.sandbox.off = true), "permissions.sandbox");
+    let docker = vec!["docker *".to_string()];
+    let outside = |it: &mut NewSession| it.permissions.sandbox.outside.clone_from(&docker);
+    assert_eq!(refused(b, &outside), "permissions.sandbox");
+    // Nor does the other machine choose what drives its workers.
+    let claude = NewAgent { host: "bee".into(), runtime: Some(Runtime::Claude), ..worker("c") };
+    two.a.ask(two.lead, Request::AgentSpawn(claude)).unwrap();
+    two.carry();
+    assert!(two.b.core.durable.agents.values().all(|it| !it.name.is("c")));
+    let (status, why) = two.told().pop().unwrap();
+    assert!(status == Status::Failed && why.is_empty(), "{status:?} {why}");
+}
+
 #[test]
 fn c7_m8_who_is_not_the_other_end_changes_nothing() {
     let mut two = Two::new();

@@ -42,8 +42,8 @@ impl Approvals {
     pub(super) fn new(boot: &Bootstrap, tools: &mut ToolContext) -> Self {
         let read = read_rules(boot, tools).and_then(|mut rules| {
             tools.hidden = rules.hidden();
-            tools.withheld = rules.withheld();
             let sandbox = walled::put_up(boot, &mut rules, tools)?;
+            tools.withheld = rules.withheld();
             Ok((rules, sandbox))
         });
         match read {
@@ -86,6 +86,7 @@ fn read_rules(boot: &Bootstrap, tools: &ToolContext) -> Result<Permissions, Stri
         socket: Some(PathBuf::from(&boot.socket)),
         config_home: variable("XDG_CONFIG_HOME").map(PathBuf::from),
         temp: Some(variable("CLAUDE_CODE_TMPDIR").map_or_else(|| "/tmp".into(), PathBuf::from)),
+        folder_only: boot.folder_only,
     };
     let workspace = Workspace {
         cwd: tools.cwd.clone(),

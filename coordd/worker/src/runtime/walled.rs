@@ -17,6 +17,9 @@ pub(super) fn put_up(
     rules: &mut Permissions,
     tools: &mut ToolContext,
 ) -> Result<String, String> {
+    if boot.folder_only {
+        return alone(boot, rules, tools);
+    }
     if boot.runtime != Runtime::Native {
         return Ok(String::new());
     }
@@ -36,15 +39,8 @@ pub(super) fn put_up(
         tracing::warn!(why, "no box for commands");
         return Ok(without(tools, &why));
     };
-    let path_rules = PathRules {
-        hidden: rules.hidden(),
-        kept: rules.kept(),
-        beginnings: beginnings(boot, &tools.cwd),
-    };
     let why_partly = why_not(&abilities);
-    let hosts = Hosts::parse(&boot.permissions.sandbox.hosts).map_err(|it| it.to_string())?;
-    let walls = Walls::new((program, abilities), level, &site(boot), path_rules, hosts);
-    tools.walls = Some(Arc::new(walls));
+    build(boot, (program, abilities), level, rules, tools)?;
     match level {
         Level::Namespaces => {
             rules.use_box(&boot.permissions.sandbox.outside).map_err(|it| it.to_string())?;
@@ -60,6 +56,48 @@ pub(super) fn put_up(
             Ok(format!("partly boxed: {why_partly}"))
         }
     }
+}
+
+/// Gives the tools their walls.
+fn build(
+    boot: &Bootstrap,
+    probed: (PathBuf, Abilities),
+    level: Level,
+    rules: &Permissions,
+    tools: &mut ToolContext,
+) -> Result<(), String> {
+    let path_rules = PathRules {
+        hidden: rules.hidden(),
+        kept: rules.kept(),
+        beginnings: beginnings(boot, &tools.cwd),
+    };
+    let hosts = Hosts::parse(&boot.permissions.sandbox.hosts).map_err(|it| it.to_string())?;
+    tools.walls = Some(Arc::new(Walls::new(probed, level, &site(boot), path_rules, hosts)));
+    Ok(())
+}
+
+/// Work for another machine runs in a whole box or not at all.
+fn alone(
+    boot: &Bootstrap,
+    rules: &mut Permissions,
+    tools: &mut ToolContext,
+) -> Result<String, String> {
+    let missing = |why: &str| {
+        Err(format!("work for another machine runs in a sandbox alone, and there is none: {why}"))
+    };
+    if boot.runtime != Runtime::Native {
+        return missing("the runtime of this worker is another program; start native workers");
+    }
+    let (program, abilities) = match walls::probe() {
+        Ok(probed) => probed,
+        Err(error) => return missing(&coordd_common::chain(&error)),
+    };
+    if abilities.level() != Some(Level::Namespaces) {
+        return missing(&why_not(&abilities));
+    }
+    build(boot, (program, abilities), Level::Namespaces, rules, tools)?;
+    rules.use_box(&[]).map_err(|it| it.to_string())?;
+    Ok("boxed, with its folder and the system alone".to_owned())
 }
 
 fn without(tools: &mut ToolContext, why: &str) -> String {
@@ -86,6 +124,7 @@ fn site(boot: &Bootstrap) -> Site {
         socket: PathBuf::from(&boot.socket),
         home: variable("HOME"),
         temp: variable("CLAUDE_CODE_TMPDIR").unwrap_or_else(|| "/tmp".into()),
+        folder_only: boot.folder_only,
     }
 }
 

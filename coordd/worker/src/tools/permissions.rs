@@ -213,11 +213,16 @@ impl Permissions {
 
     /// Which paths a search leaves out unless it begins at one of them.
     pub(crate) fn withheld(&self) -> Option<PathFilter> {
-        if self.mode == PermissionMode::BypassPermissions {
+        if self.opens_all() {
             return None;
         }
         let guards = Arc::clone(&self.guards);
         Some(Arc::new(move |path: &Path| guards.withholds(path)))
+    }
+
+    /// Whether nothing is sealed. What bypasses questions does not bypass the box, for commands and for files alike.
+    fn opens_all(&self) -> bool {
+        self.mode == PermissionMode::BypassPermissions && !self.boxed
     }
 
     pub(crate) fn decide(&self, tool: &str, input: &Value) -> Decision {
@@ -287,7 +292,7 @@ impl Permissions {
             return asked(rule, Some(self.subject_of_path(tool, &path)));
         }
         let sealed = self.guards.sealed(&path).or_else(|| self.guards.sealed(&written));
-        if self.mode != PermissionMode::BypassPermissions
+        if !self.opens_all()
             && let Some(it) = sealed
             && !self.allow.iter().any(|rule| {
                 rule.covers_tool(tool) && rule.covers_path(&path) && it.is_meant_by(rule)
@@ -302,7 +307,7 @@ impl Permissions {
     /// The path is resolved, and no deny or ask rule is about it.
     fn decide_write(&self, tool: &str, path: &Path, written: &Path) -> Decision {
         let in_scratchpad = self.scratchpad.as_ref().is_some_and(|it| path.starts_with(it));
-        if self.mode == PermissionMode::BypassPermissions || in_scratchpad {
+        if self.opens_all() || in_scratchpad {
             return Decision::Allow;
         }
         if self.mode == PermissionMode::Plan {
@@ -331,7 +336,7 @@ impl Permissions {
         if !inside {
             return ask(format!("{shown} is outside the workspace."), subject);
         }
-        if self.mode == PermissionMode::AcceptEdits {
+        if matches!(self.mode, PermissionMode::AcceptEdits | PermissionMode::BypassPermissions) {
             return Decision::Allow;
         }
         ask(format!("{tool} changes {shown}."), subject)

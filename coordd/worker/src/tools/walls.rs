@@ -12,7 +12,7 @@
 mod aftermath;
 mod caches;
 mod git;
-mod places;
+pub(crate) mod places;
 pub(crate) mod proxy;
 mod standing;
 mod surroundings;
@@ -85,6 +85,8 @@ pub(crate) struct Walls {
     home: Option<PathBuf>,
     /// What is covered in each box.
     secrets: Vec<PathBuf>,
+    /// What is covered besides, where it lies in no folder of the session.
+    foreign: Vec<PathBuf>,
     rules: PathRules,
     /// What can be reached through the proxy.
     hosts: Hosts,
@@ -110,6 +112,8 @@ pub(crate) struct Site {
     pub(crate) home: Option<PathBuf>,
     /// Where scratchpads begin.
     pub(crate) temp: PathBuf,
+    /// Whether its folders and the system are all that it may see.
+    pub(crate) folder_only: bool,
 }
 
 /// What one command runs in.
@@ -137,12 +141,18 @@ pub(crate) fn probe() -> Result<(PathBuf, Abilities), WallsError> {
 
 impl Walls {
     pub(crate) fn new(
-        (program, abilities): (PathBuf, Abilities),
+        (program, mut abilities): (PathBuf, Abilities),
         level: Level,
         site: &Site,
         rules: PathRules,
         hosts: Hosts,
     ) -> Self {
+        let mut foreign = Vec::new();
+        if site.folder_only {
+            foreign = places::foreign(site.home.as_deref()).into_iter().map(real).collect();
+            // What lies in a cache came from the user's own work; tools are put back without it.
+            abilities.overlays = false;
+        }
         Self {
             program,
             abilities,
@@ -150,6 +160,7 @@ impl Walls {
             folder: site.agent_state.join("box"),
             home: site.home.clone(),
             secrets: places::secrets(site),
+            foreign,
             rules,
             hosts,
         }
@@ -235,6 +246,9 @@ impl Walls {
             proxy: self.level == Level::Namespaces,
             limits: surroundings::limits(),
         };
+        let own = roots(context);
+        let foreign = |path: &&PathBuf| path.exists() && !own.iter().any(|it| path.starts_with(it));
+        policy.hidden.extend(self.foreign.iter().filter(foreign).cloned().map(Place));
         let opened = if reach == Reach::Workspace { roots(context) } else { Vec::new() };
         for path in self.shown_below_covers(context) {
             policy.writable.push(same(&path));
@@ -290,7 +304,16 @@ impl Walls {
         let variable =
             |name: &str| context.environment().get(std::ffi::OsStr::new(name)).map(PathBuf::from);
         let tools = ["CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_DIR"];
-        let named = self.home.iter().cloned().chain(tools.into_iter().filter_map(variable));
+        let alone = !self.foreign.is_empty();
+        let whole = self.home.iter().filter(|_| !alone).cloned();
+        let of_tools = self.home.iter().filter(|_| alone).flat_map(|home| {
+            let searched = variable("PATH").unwrap_or_default();
+            let searched: Vec<PathBuf> =
+                std::env::split_paths(&searched).filter(|it| it != home).collect();
+            places::TOOLS.map(|name| home.join(name)).into_iter().chain(searched)
+        });
+        let named = whole.chain(of_tools).chain(tools.into_iter().filter_map(variable));
+        let is_below = |path: &Path, top: &Path| path.starts_with(top) && path != top;
         let mut shown: Vec<PathBuf> = named
             .chain([context.real_cwd().to_owned()])
             .chain(context.additional_dirs.iter().cloned())
@@ -300,7 +323,8 @@ impl Walls {
             .filter(|it| it.is_absolute() && it.is_dir())
             .map(real)
             .filter(|it| {
-                places::COVERED.iter().any(|top| it.starts_with(top) && it != Path::new(top))
+                places::COVERED.iter().any(|top| is_below(it, Path::new(top)))
+                    || self.foreign.iter().any(|top| is_below(it, top))
             })
             .collect();
         shown.sort();

@@ -18,7 +18,7 @@ use crate::state::record::Keyed;
 use crate::state::request::NewSession;
 use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
-use crate::state::settings::{Model, Permissions, Setting};
+use crate::state::settings::{ApprovalMode, Model, Permissions, Setting};
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -125,12 +125,7 @@ fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
     }
     making::check_runtime("runtime", new.runtime, new.model.is_some())?;
     if !new.host_for.is_empty() {
-        return if new.prompt.is_empty() {
-            Ok(())
-        } else {
-            let why = "cannot be given: a session for another machine's workers has no lead that reads it";
-            Err(Denial::Invalid { field: "prompt", why: why.to_owned() })
-        };
+        return check_for_guests(new);
     }
     // An external lead comes by itself.
     if new.lead_runtime != Runtime::External {
@@ -139,6 +134,31 @@ fn check(new: &NewSession, mode: Mode) -> Result<(), Denial> {
         let why =
             "`external` needs mode coordinator: such a lead has only coordd's tools".to_owned();
         return Err(Denial::Invalid { field: "lead_runtime", why });
+    }
+    Ok(())
+}
+
+/// What a session for another machine's workers may be: they work in a box, where nobody is asked.
+fn check_for_guests(new: &NewSession) -> Result<(), Denial> {
+    let refused = |field, why: &str| {
+        let why = format!("{why}: that is a session for another machine's workers");
+        Err(Denial::Invalid { field, why })
+    };
+    let Permissions { mode, sandbox, .. } = &new.permissions;
+    if !new.prompt.is_empty() {
+        return refused("prompt", "cannot be given, as there is no lead that reads it");
+    }
+    if new.runtime != Runtime::Native {
+        return refused(
+            "runtime",
+            "must be native, as another program does not run in the sandbox",
+        );
+    }
+    if !matches!(mode, ApprovalMode::Unsaid | ApprovalMode::DontAsk) {
+        return refused("permissions.mode", "must be dontAsk, as nobody answers their questions");
+    }
+    if sandbox.off || !sandbox.outside.is_empty() {
+        return refused("permissions.sandbox", "must hold for all commands");
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What no rule has to name: folders that hold the secrets of others, and files that configure what runs.
 //!
 //! ```text
-//! sealed      reading and writing ask: coordd's state (keys of all sessions), its socket, other sessions' scratchpads
+//! sealed      reading and writing ask: coordd's state (keys of all sessions), its socket, other sessions' scratchpads, keys and
+//!             private data: what is covered in an agent's box, its file tools do not open either
 //! configures  writing asks: coordd's settings, ssh, start-up files of shells, units
 //! ```
 //!
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::rule::Rule;
 use crate::tools::paths;
+use crate::tools::walls::places;
 
 /// Below the home folder: what is read and run without being asked for by name.
 pub(crate) const CONFIGURES: [&str; 29] = [
@@ -61,6 +63,8 @@ pub(crate) struct Places {
     pub(crate) config_home: Option<PathBuf>,
     /// Where scratchpads begin, in `claude-<uid>`.
     pub(crate) temp: Option<PathBuf>,
+    /// Whether the session's folders and the system are all that the agent may see.
+    pub(crate) folder_only: bool,
 }
 
 /// A folder or file that is guarded, under each of its names.
@@ -117,17 +121,17 @@ impl Guarded<'_> {
 impl Guards {
     /// `roots` are the session's own folders, resolved.
     pub(super) fn new(
-        places: &Places,
+        known: &Places,
         home: Option<&Path>,
         scratchpad: Option<&Path>,
         roots: &[PathBuf],
     ) -> Self {
         let mut sealed = Vec::new();
-        if let Some(folder) = &places.agent_state {
+        if let Some(folder) = &known.agent_state {
             let why = "is coordd's own state, with the keys of all sessions";
             sealed.push(guard(state_of(folder), false, why));
         }
-        if let Some(socket) = &places.socket {
+        if let Some(socket) = &known.socket {
             let why = "is where coordd listens";
             let folder = socket.parent().filter(|it| it.ends_with("coordd"));
             sealed.push(guard(folder.unwrap_or(socket), false, why));
@@ -135,15 +139,23 @@ impl Guards {
         let name = format!("claude-{}", coordd_common::processes::euid());
         let around = scratchpad.and_then(|it| it.ancestors().nth(SCRATCHPAD_DEPTH));
         let around = around.filter(|it| it.ends_with(&name)).map(Path::to_owned);
-        let usual = places.temp.as_ref().map(|it| it.join(&name));
+        let usual = known.temp.as_ref().map(|it| it.join(&name));
         for root in around.into_iter().chain(usual) {
             sealed.push(guard(&root, true, "is another session's"));
+        }
+        let why = "is where keys or private data are kept";
+        sealed.extend(places::private(home).iter().map(|it| guard(it, true, why)));
+        if known.folder_only {
+            let why = "is not this session's; work for another machine has the session's folder and the system alone";
+            let outside = |it: &&PathBuf| !roots.iter().any(|root| it.starts_with(root));
+            let foreign = places::foreign(home);
+            sealed.extend(foreign.iter().filter(outside).map(|it| guard(it, true, why)));
         }
         let why = "configures what runs";
         let below_home = |home: &Path| CONFIGURES.map(|it| guard(&home.join(it), false, why));
         let mut configures: Vec<Guard> = home.map(below_home).into_iter().flatten().collect();
         for name in ["coordd", "systemd", "autostart", "environment.d", "fish", "git"] {
-            let it = places.config_home.as_ref().map(|it| guard(&it.join(name), false, why));
+            let it = known.config_home.as_ref().map(|it| guard(&it.join(name), false, why));
             configures.extend(it);
         }
         Self { sealed, configures, roots: roots.to_vec() }

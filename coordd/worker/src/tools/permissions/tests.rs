@@ -57,6 +57,7 @@ impl World {
             socket: Some(self.root.join("run/coordd/coordd.sock")),
             config_home: None,
             temp: Some(self.root.join("tmp")),
+            folder_only: false,
         }
     }
 
@@ -510,6 +511,81 @@ fn searches_leave_out_what_is_sealed() {
     assert!(withheld(&state) && withheld(&state.join("sessions/s2/env.json")));
     assert!(!withheld(&world.root) && !withheld(&world.root.join("ws/src")));
     assert!(world.permissions(BypassPermissions).withheld().is_none());
+}
+
+/// W-13, fP10: what is covered in the box of commands is not opened by file tools either, but where the user says so.
+#[test]
+fn w13_keys_and_private_data_are_not_read_without_a_question() {
+    let world = world();
+    let kept = [".ssh/id_ed25519", ".aws/credentials", ".claude.json", ".config/gh/hosts.yml"];
+    for (tool, path) in
+        kept.iter().flat_map(|path| ["Read", "Grep", "Glob", "Write"].map(|tool| (tool, path)))
+    {
+        let path = world.root.join(path).display().to_string();
+        for mode in [Default, AcceptEdits] {
+            assert_eq!(world.decide(mode, tool, &path), "ask", "{tool} {path}");
+        }
+        assert_eq!(world.decide(DontAsk, tool, &path), "deny", "{tool} {path}");
+        assert_eq!(world.decide(BypassPermissions, tool, &path), "allow", "{tool} {path}");
+        let mut boxed = world.permissions(BypassPermissions);
+        boxed.use_box(&[]).unwrap();
+        let input = json!({ "file_path": path, "pattern": "x", "path": path });
+        assert!(matches!(boxed.decide(tool, &input), Decision::Ask { .. }), "{tool} {path}");
+    }
+    assert_eq!(world.decide(AcceptEdits, "Read", "/etc/shadow"), "ask");
+    assert_eq!(world.decide(AcceptEdits, "Read", "/etc/passwd"), "allow");
+    let key = world.root.join(".ssh/id_ed25519").display().to_string();
+    assert_eq!(world.decide(AcceptEdits, "Bash", &format!("cat {key}")), "ask");
+    assert_eq!(world.decide(AcceptEdits, "Bash", "cat ../.ssh/*"), "ask");
+    let withheld = world.permissions(AcceptEdits).withheld().unwrap();
+    assert!(withheld(&world.root.join(".ssh")) && !withheld(&world.root.join(".sshx")));
+    // A rule for all of the home folder is not about keys; one that names their folder is.
+    let world = world.with(&["Read(~/**)"], &[], &[]);
+    assert_eq!(world.decide(AcceptEdits, "Read", &key), "ask");
+    let world = world.with(&["Read(~/.ssh/**)"], &[], &[]);
+    assert_eq!(world.decide(AcceptEdits, "Read", &key), "allow");
+}
+
+/// W-13: without questions nothing outside of the workspace is written, as in the box.
+#[test]
+fn w13_bypassing_questions_does_not_bypass_the_box() {
+    let world = world();
+    let mut boxed = world.permissions(BypassPermissions);
+    boxed.use_box(&[]).unwrap();
+    let write = |path: &str| boxed.decide("Write", &json!({ "file_path": path }));
+    assert_eq!(write("src/a"), Decision::Allow);
+    for path in ["../outside/a", "../.bashrc", ".git/config"] {
+        assert!(matches!(write(path), Decision::Ask { .. }), "{path}");
+        assert_eq!(world.decide(BypassPermissions, "Write", path), "allow", "{path}");
+    }
+}
+
+/// FP-15: work for another machine sees the session's folders and the system, and nothing else.
+#[test]
+fn fp15_work_for_another_machine_reads_its_folder_and_the_system_alone() {
+    let world = world();
+    let workspace = Workspace {
+        cwd: world.root.join("ws"),
+        scratchpad: Some(world.root.join("scratch")),
+        additional_dirs: vec![],
+        home: Some(world.root.clone()),
+        places: Places { folder_only: true, ..world.places() },
+        shell: ShellSettings::default(),
+    };
+    let permissions = Permissions::new(DontAsk, &world.rules, &workspace).unwrap();
+    let read = |path: &str| permissions.decide("Read", &json!({ "file_path": path }));
+    for path in ["src/a", "../scratch/a", "/usr/bin/env", "/etc/passwd"] {
+        assert_eq!(read(path), Decision::Allow, "{path}");
+    }
+    for path in
+        ["../outside/a", "~/.ssh/id_ed25519", "~/notes", "/root/x", "/home/u/x", "/srv/x", "/mnt/x"]
+    {
+        assert!(matches!(read(path), Decision::Deny { .. }), "{path}");
+    }
+    // Through a link, and by a search that begins above.
+    assert!(matches!(read("out/a"), Decision::Deny { .. }));
+    let search = json!({ "pattern": "x", "path": ".." });
+    assert!(matches!(permissions.decide("Grep", &search), Decision::Deny { .. }));
 }
 
 /// No agent gives itself permissions, or puts something where a shell, ssh or systemd will run it.

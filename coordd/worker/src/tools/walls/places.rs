@@ -90,6 +90,28 @@ const SECRETS: [&str; 74] = [
     ".local/share/com.vercel.cli",
 ];
 
+/// What a machine has at its root for programs. All else there is somebody's data.
+const SYSTEM_ROOTS: [&str; 18] = [
+    "bin", "boot", "dev", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc",
+    "run", "sbin", "sys", "tmp", "usr", "var",
+];
+
+/// Data in folders of the system.
+const DATA: [&str; 9] = [
+    "/boot",
+    "/var/backups",
+    "/var/cache",
+    "/var/crash",
+    "/var/log",
+    "/var/mail",
+    "/var/spool",
+    "/var/tmp",
+    "/var/www",
+];
+
+/// Folders of tools below the home folder: what is not theirs in the home folder is its user's own.
+pub(super) const TOOLS: [&str; 4] = [".cargo", ".rustup", ".nvm", "go"];
+
 /// On the machine: what matters when the agent runs as root.
 const SYSTEM: [&str; 12] = [
     "/etc/shadow",
@@ -129,26 +151,47 @@ const SOCKETS_MAX: usize = 512;
 /// Longest list of sockets that is read.
 const LIST_LEN_MAX: u64 = 4 * 1024 * 1024;
 
+/// Most home folders of others whose keys are named.
+const OTHER_HOMES_MAX: usize = 100;
+
 /// Most names that are looked at for rules: some tenths of a second.
 const NAMES_MAX: usize = 200_000;
 
 /// How far below the root of all scratchpads one lies is not needed here: the root is covered, and the session's own is put back.
 pub(super) fn secrets(site: &Site) -> Vec<PathBuf> {
-    let below_home =
-        site.home.iter().flat_map(|home| SECRETS.into_iter().map(|name| home.join(name)));
-    let mut all: Vec<PathBuf> = below_home.chain(SYSTEM.map(PathBuf::from)).collect();
+    let mut all: Vec<PathBuf> = private(site.home.as_deref());
     all.push(crate::tools::permissions::state_of(&site.agent_state).to_owned());
     let listens = site.socket.parent().filter(|it| it.ends_with("coordd"));
     all.push(listens.unwrap_or(&site.socket).to_owned());
     let name = format!("claude-{}", rustix::process::geteuid().as_raw());
     all.push(site.temp.join(name));
-    // Keys of other users are theirs by their modes, but root's agent could read them.
-    let homes = std::fs::read_dir("/home").into_iter().flatten().flatten().take(100);
-    all.extend(homes.flat_map(|it| [".ssh", ".gnupg", ".aws"].map(|name| it.path().join(name))));
     let mut resolved: Vec<PathBuf> = all.into_iter().map(super::real).collect();
     resolved.sort();
     resolved.dedup();
     resolved
+}
+
+/// Keys and private data of the user, of other users and of the machine, whether they are there or not.
+pub(crate) fn private(home: Option<&Path>) -> Vec<PathBuf> {
+    let below_home = home.into_iter().flat_map(|home| SECRETS.map(|name| home.join(name)));
+    // Keys of other users are theirs by their modes, but root's agent could read them.
+    let homes = std::fs::read_dir("/home").into_iter().flatten().flatten().take(OTHER_HOMES_MAX);
+    let others = homes.flat_map(|it| [".ssh", ".gnupg", ".aws"].map(|name| it.path().join(name)));
+    below_home.chain(SYSTEM.map(PathBuf::from)).chain(others).collect()
+}
+
+/// What is neither the system's nor made for a session: home folders, data, other file systems.
+pub(crate) fn foreign(home: Option<&Path>) -> Vec<PathBuf> {
+    let at_root = std::fs::read_dir("/").into_iter().flatten().flatten();
+    let others = at_root
+        .filter(|it| !SYSTEM_ROOTS.iter().any(|name| it.file_name() == *name))
+        .map(|it| it.path());
+    let always = ["/home", "/root", "/media", "/mnt", "/srv"].into_iter().chain(DATA);
+    let mut all: Vec<PathBuf> = always.map(PathBuf::from).chain(others).collect();
+    all.extend(home.map(Path::to_owned).filter(|it| it != Path::new("/")));
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// Where programs of this machine listen, as far as it is not covered anyway.
