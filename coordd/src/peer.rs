@@ -181,7 +181,10 @@ pub(crate) async fn serve<R, W>(
         token: agent.token,
     });
     tracing::debug!(%peer, codec = codec.name(), program = %hello.program.chars().take(64).collect::<String>().escape_debug(), "hello");
-    let opened = Arrival::Opened { peer, handle: handle.clone(), credentials };
+    let opened = match looked_up::lineage(other.pid.filter(|_| credentials.is_none())).await {
+        Ok(lineage) => Arrival::Opened { peer, handle: handle.clone(), credentials, lineage },
+        Err(error) => return refuse(to, codec, Some(error)).await,
+    };
     if routes.reactor.send(opened).await.is_err() {
         return;
     }

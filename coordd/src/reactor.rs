@@ -30,7 +30,7 @@ use crate::store::lock::LockError;
 use crate::translate::{self, Facts};
 use anyhow::Context as _;
 use coordd_core::id::{PeerId, SessionId};
-use coordd_core::input::{Credentials, Says};
+use coordd_core::input::{Credentials, Lineage, Says};
 use coordd_core::message::Outside;
 use coordd_core::name::Name;
 use coordd_core::{Core, Effect, Input, Moment, Record, Step};
@@ -50,6 +50,8 @@ pub(crate) enum Arrival {
         handle: Handle,
         /// Set when an agent speaks.
         credentials: Option<Credentials>,
+        /// Where its program comes from, if it gives no credentials.
+        lineage: Lineage,
     },
     /// A connection ended.
     Closed {
@@ -240,9 +242,9 @@ impl<S: Store> Reactor<S> {
 
     fn take(&mut self, arrival: Arrival, batch: &mut Batch) -> anyhow::Result<()> {
         match arrival {
-            Arrival::Opened { peer, handle, credentials } => {
+            Arrival::Opened { peer, handle, credentials, lineage } => {
                 self.peers.insert(peer, handle);
-                self.turn(Input::Connected { peer, credentials }, batch)?;
+                self.turn(Input::Connected { peer, credentials, lineage }, batch)?;
             }
             Arrival::Closed { peer } => {
                 self.peers.remove(&peer);

@@ -11,7 +11,7 @@ use proto::request::{NewAgent, Request};
 use proto::response::Response;
 use serde_json::json;
 use tests::agents::{Agents, outcome};
-use tests::rehearsal::{lead, script};
+use tests::rehearsal::{bash, call, lead, say, script, unboxed};
 use tests::{Client, Daemon};
 
 /// Every request there is, with its name on the wire. The ones that end something come last.
@@ -306,4 +306,61 @@ fn c1_rel91_an_earlier_incarnation_is_refused() {
     assert_ne!(second.boot.token, first.boot.token);
     let error = Client::connect_as(&daemon.socket(), tests::Codec::Frames, old).unwrap_err();
     assert_eq!(error.code, ErrorCode::BadCredentials);
+}
+
+/// FP-14: what an agent starts is not the user, however it was started: it may look, and nothing else.
+#[test]
+fn fp14_a_program_of_an_agent_is_not_the_user() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    let coordctl = tests::sandbox::program("coordctl");
+    let verbs = [
+        "permit allow p1",
+        "permit ls",
+        "new --model rehearsal --permission-mode bypassPermissions x",
+        "inbound set mine accept",
+        "send mine/lead hear",
+        "stop mine",
+        "rm --force mine",
+        "daemon stop",
+    ];
+    // The last one has left parent, session and mark together when it connects, but for the process that is its parent now.
+    let ways = [
+        "",
+        "env -u COORDD_AGENT_ID",
+        "setsid -w",
+        "env -i XDG_RUNTIME_DIR=\"$XDG_RUNTIME_DIR\" HOME=\"$HOME\"",
+        "env -u COORDD_AGENT_ID setsid -f",
+    ];
+    let mut lines = Vec::new();
+    for (n, way) in ways.iter().enumerate() {
+        for (m, verb) in verbs.iter().enumerate() {
+            let program = coordctl.display();
+            lines.push(format!("{way} {program} {verb} >said-{n}-{m} 2>&1"));
+        }
+        lines.push(format!("{way} {} ls >seen-{n} 2>&1", coordctl.display()));
+    }
+    let wait = "for n in 1 2 3 4 5 6 7 8 9 10; do for f in said-* seen-*; do [ -s $f ] || { sleep 0.5; continue 2; }; done; break; done; true";
+    lines.push(wait.to_owned());
+    let steps = json!([call("Trying.", &json!([bash(&lines.join("\n"))])), say("Done.")]);
+    let mut new = daemon.rehearsal("normal", &script(&json!([lead(&steps)])));
+    new.name = "mine".into();
+    new.permissions = unboxed();
+    new.permissions.mode = "bypassPermissions".into();
+    new.prompt = "go".into();
+    client.new_session(new);
+    client.agent_until("mine/lead", "is done", |agent| agent.runs == 1);
+    for (n, way) in ways.iter().enumerate() {
+        let seen = std::fs::read_to_string(daemon.at(&format!("w/seen-{n}"))).unwrap();
+        assert!(seen.contains("mine"), "{way}: {seen}");
+        for (m, verb) in verbs.iter().enumerate() {
+            let said = std::fs::read_to_string(daemon.at(&format!("w/said-{n}-{m}"))).unwrap();
+            assert!(
+                said.contains("this program was started by agent `lead`"),
+                "{way} {verb}: {said}"
+            );
+        }
+    }
+    let Response::Sessions { sessions } = client.ok(Request::SessionList {}) else { panic!() };
+    assert_eq!(sessions.len(), 1);
 }

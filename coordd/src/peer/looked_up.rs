@@ -4,7 +4,9 @@
 
 use super::Routes;
 use crate::process::identity::Identity;
+use crate::process::lineage;
 use coordd_core::agent::Process;
+use coordd_core::input::Lineage;
 use proto::error::{ErrorBody, ErrorCode};
 use proto::event::Event;
 use proto::request::{NewSession, Request};
@@ -36,6 +38,17 @@ impl LookedUp {
         }
         Ok(Self::default())
     }
+}
+
+/// Where the program with this number comes from; nothing is said of one that the kernel does not tell of, or that has credentials.
+pub(super) async fn lineage(pid: Option<u32>) -> Result<Lineage, ErrorBody> {
+    let Some(pid) = pid else { return Ok(Lineage::default()) };
+    let found = tokio::task::spawn_blocking(move || lineage::of(pid)).await;
+    found.ok().flatten().ok_or_else(|| {
+        // Its end of the connection may be another program's by now, of which nothing is known.
+        ErrorBody::new(ErrorCode::Forbidden, "the program that connected has ended")
+            .hint("connect from the program that asks")
+    })
 }
 
 /// This also checks that a scratchpad can be created.

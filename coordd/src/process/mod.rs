@@ -12,6 +12,7 @@
 pub(crate) mod alone;
 pub(crate) mod identity;
 pub(crate) mod kill;
+pub(crate) mod lineage;
 pub(crate) mod outcome;
 pub(crate) mod spawn;
 pub(crate) mod terminals;

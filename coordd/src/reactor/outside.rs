@@ -111,7 +111,7 @@ impl<S: Store> Reactor<S> {
             Some(Caller::Agent(id)) => {
                 self.core.durable.agents.get(id).map(|agent| agent.session.clone())
             }
-            Some(Caller::User | Caller::Bridge) | None => None,
+            Some(Caller::User | Caller::Bridge | Caller::ProgramOf(_)) | None => None,
         };
         let sessions =
             self.core.durable.sessions.values().filter(|session| Some(&session.id) != own.as_ref());

@@ -24,6 +24,11 @@ pub(crate) fn error_body(denial: &Denial) -> ErrorBody {
             say(Code::Forbidden, format!("{asker} may not ask for `{request}`"))
                 .hint("use only the tools of your role")
         }
+        Denial::NotTheUser { agent, request } => {
+            let program = format!("this program was started by agent `{agent}`");
+            say(Code::Forbidden, format!("only the user may ask for `{request}`, and {program}"))
+                .hint("ask the user to do it in a terminal of their own")
+        }
         Denial::BadCredentials => {
             say(Code::BadCredentials, "the credentials are not those of a running agent")
         }

@@ -180,3 +180,22 @@ fn every_id_that_is_explained_is_used() {
         &unused.chain(untested).collect::<Vec<_>>(),
     );
 }
+
+#[test]
+fn what_a_test_names_is_held() {
+    let explained = Explained::of(&read(CONTRACT));
+    let (_, named) = used();
+    // `L5` and `L-5` have one stem.
+    let is_held = |id: &str| explained.held.iter().any(|held| stem_of(held) == stem_of(id));
+    let is_named = |id: &&String| named.contains_key(&stem_of(id)) && !is_held(id);
+    let tested = explained.later.iter().filter(is_named).map(|id| {
+        let path = named.get(&stem_of(id)).cloned().unwrap_or_default();
+        format!("{id}: a test in {path} has its name")
+    });
+    none(
+        &format!(
+            "in {CONTRACT}, move it from what is not held yet into a table above, or name the test otherwise"
+        ),
+        &tested.collect::<Vec<_>>(),
+    );
+}

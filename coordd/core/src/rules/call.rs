@@ -8,8 +8,10 @@ use crate::state::denial::Denial;
 use crate::state::id::PeerId;
 use crate::state::live::{Caller, Waiter};
 use crate::state::record::{Keyed, Record};
+use crate::state::role::Asker;
 use crate::state::{Durable, Effect};
 use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::{String, ToString as _};
 
 /// One call.
@@ -39,6 +41,7 @@ impl Call {
             Caller::Agent(id) => return durable.agents.get(id).ok_or(Denial::BadCredentials),
             Caller::User => "the user",
             Caller::Bridge => "the bridge",
+            Caller::ProgramOf(_) => Asker::Program.as_str(),
         };
         Err(Denial::Forbidden { asker, request: "this" })
     }
@@ -58,6 +61,7 @@ pub(crate) fn key_of(caller: &Caller) -> String {
         Caller::User => "user".to_owned(),
         Caller::Bridge => bridge::AGENT.to_owned(),
         Caller::Agent(id) => id.to_string(),
+        Caller::ProgramOf(id) => format!("program of {id}"),
     }
 }
 

@@ -12,15 +12,15 @@ use crate::state::answer::Answer;
 use crate::state::bridge::AGENT;
 use crate::state::denial::Denial;
 use crate::state::effect::Event;
-use crate::state::id::{PeerId, SessionId};
-use crate::state::input::{Credentials, Input};
+use crate::state::id::{AgentId, PeerId, SessionId};
+use crate::state::input::{Credentials, Input, Lineage};
 use crate::state::live::{Caller, Link, Seen, Waiter};
 use crate::state::record::Keyed;
 use crate::state::request::{Kind, Request};
 use crate::state::role::{Asker, Role};
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
 use alloc::borrow::ToOwned as _;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
 pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {
@@ -34,8 +34,13 @@ pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) ->
 fn take(turn: &mut Turn<'_>, input: Input) {
     match input {
         Input::Started => started(turn),
-        Input::Connected { peer, credentials } => {
-            connected(turn, peer, credentials);
+        Input::Connected { peer, credentials: Some(credentials), .. } => {
+            connected(turn, peer, &credentials);
+        }
+        Input::Connected { peer, credentials: None, lineage } => {
+            let caller = whose(turn.durable, &lineage).map_or(Caller::User, Caller::ProgramOf);
+            turn.live.peers.insert(peer, caller);
+            turn.effect(Effect::Welcome { peer, agent: None });
         }
         Input::Disconnected { peer } => {
             pty::look_away(turn, peer);
@@ -159,14 +164,18 @@ fn started(turn: &mut Turn<'_>) {
     }
 }
 
-fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: Option<Credentials>) {
-    let Some(credentials) = credentials else {
-        turn.live.peers.insert(peer, Caller::User);
-        turn.effect(Effect::Welcome { peer, agent: None });
-        return;
-    };
+/// The agent that a program comes from, if it comes from one of ours: by its process, or by the mark that its tools inherit.
+fn whose(durable: &Durable, lineage: &Lineage) -> Option<AgentId> {
+    let by_process = lineage.processes.iter().find_map(|process| {
+        let mut agents = durable.agents.values();
+        agents.find(|agent| agent.process.as_ref() == Some(process)).map(|agent| agent.id.clone())
+    });
+    by_process.or_else(|| lineage.marks.iter().find(|id| durable.agents.contains_key(id)).cloned())
+}
+
+fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: &Credentials) {
     if credentials.agent.0 == AGENT {
-        bridge::connected(turn, peer, &credentials);
+        bridge::connected(turn, peer, credentials);
         return;
     }
     let known = turn.durable.agents.get(&credentials.agent).filter(|it| {
@@ -239,9 +248,19 @@ fn checked(call: &Call, turn: &mut Turn<'_>, request: Request) -> Verdict {
         Caller::Agent(id) => {
             Asker::Agent(turn.durable.agents.get(id).ok_or(Denial::BadCredentials)?.role)
         }
+        Caller::ProgramOf(_) => Asker::Program,
     };
     let kind = request.kind();
     if !may(asker, kind) {
+        if let Caller::ProgramOf(id) = &call.caller
+            && may(Asker::User, kind)
+        {
+            let agent = turn.durable.agents.get(id).map(|it| it.name.to_string());
+            return Err(Denial::NotTheUser {
+                agent: agent.unwrap_or_else(|| id.to_string()),
+                request: kind.as_str(),
+            });
+        }
         return Err(Denial::Forbidden { asker: asker.as_str(), request: kind.as_str() });
     }
     if request.may_wait() {

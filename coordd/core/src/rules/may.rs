@@ -7,12 +7,19 @@ use crate::state::role::{Asker, Role};
 pub(super) fn may(asker: Asker, kind: Kind) -> bool {
     match kind {
         Kind::Ping => true,
-        Kind::Join
-        | Kind::DaemonStatus
-        | Kind::DaemonStop
-        | Kind::SessionNew
+        // Names and states: what was said, asked or written is not among it.
+        Kind::DaemonStatus
         | Kind::SessionList
         | Kind::SessionShow
+        | Kind::AgentShow
+        | Kind::TeamList
+        | Kind::TeamShow
+        | Kind::TaskList
+        | Kind::TaskGet
+        | Kind::Usage => matches!(asker, Asker::User | Asker::Program),
+        Kind::Join
+        | Kind::DaemonStop
+        | Kind::SessionNew
         | Kind::SessionStop
         | Kind::SessionResume
         | Kind::SessionRemove
@@ -25,28 +32,24 @@ pub(super) fn may(asker: Asker, kind: Kind) -> bool {
         | Kind::BridgeSet
         | Kind::BridgeAllow
         | Kind::BridgeStatus
-        | Kind::AgentShow
         | Kind::Transcript
         | Kind::PermissionList
         | Kind::PermissionAnswer
-        | Kind::TeamList
-        | Kind::TeamShow
         | Kind::TeamInvite
         | Kind::TaskCreate
-        | Kind::TaskList
-        | Kind::TaskGet
         | Kind::TaskUpdate
         | Kind::ScratchpadList
         | Kind::ScratchpadShow
-        | Kind::Usage
         | Kind::Subscribe
         | Kind::Attach
         | Kind::Screen
         | Kind::ScreenInput => asker == Asker::User,
-        Kind::Send | Kind::PeerList => !matches!(asker, Asker::Agent(Role::Worker) | Asker::Bridge),
+        Kind::Send | Kind::PeerList => {
+            matches!(asker, Asker::User | Asker::Agent(Role::Coordinator | Role::Lead | Role::Peer))
+        }
         Kind::AgentStop | Kind::TeamCreate | Kind::TeamDelete => match asker {
             Asker::User | Asker::Agent(Role::Coordinator | Role::Lead) => true,
-            Asker::Agent(Role::Worker | Role::Peer) | Asker::Bridge => false,
+            Asker::Agent(Role::Worker | Role::Peer) | Asker::Program | Asker::Bridge => false,
         },
         Kind::TerminalEnded => asker == Asker::Agent(Role::Worker),
         Kind::AgentSpawn => matches!(asker, Asker::Agent(Role::Coordinator | Role::Lead)),
@@ -122,6 +125,27 @@ mod tests {
         for asker in Asker::ALL {
             assert_eq!(may(asker, Join), asker == Asker::User);
         }
+    }
+
+    /// FP-14: a program that an agent started is not the user.
+    #[test]
+    fn fp14_a_program_of_an_agent_may_look_at_names_and_states() {
+        use Kind::*;
+        let want = [
+            Ping,
+            DaemonStatus,
+            SessionList,
+            SessionShow,
+            AgentShow,
+            TeamList,
+            TeamShow,
+            TaskList,
+            TaskGet,
+            Usage,
+        ];
+        let mut got = allowed(Asker::Program);
+        got.sort_by_key(|kind| want.iter().position(|it| it == kind));
+        assert_eq!(got, want);
     }
 
     #[test]

@@ -459,7 +459,11 @@ impl World {
         let waiting: Vec<_> = waiting.collect();
         let Some(peer) = self.random.pick(&waiting) else { return false };
         match self.wires.get_mut(&peer).and_then(VecDeque::pop_front) {
-            Some(Frame::Hello(credentials)) => self.turn(Input::Connected { peer, credentials }),
+            Some(Frame::Hello(credentials)) => self.turn(Input::Connected {
+                peer,
+                credentials,
+                lineage: crate::input::Lineage::default(),
+            }),
             Some(Frame::Call { call, key, request }) => {
                 self.turn(Input::Request { peer, call, key, request: *request });
             }

@@ -13,6 +13,13 @@ pub enum Denial {
         /// For what.
         request: &'static str,
     },
+    /// Only the user may ask for this, and an agent's program asks.
+    NotTheUser {
+        /// The agent's name.
+        agent: String,
+        /// For what.
+        request: &'static str,
+    },
     /// The credentials are no agent's, or of an earlier incarnation.
     BadCredentials,
     /// Something that is planned.

@@ -13,6 +13,15 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// Where a program comes from, by the kernel's word: an agent's programs are not the user, whatever they say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lineage {
+    /// The program's process, those that it descends from, and the leaders of their sessions; the nearest first.
+    pub processes: Vec<Process>,
+    /// The agents whose mark is in the environment of one of them. Another daemon's agents may be among them.
+    pub marks: Vec<AgentId>,
+}
+
 /// Something that happened.
 #[derive(Debug)]
 pub enum Input {
@@ -26,6 +35,8 @@ pub enum Input {
         peer: PeerId,
         /// Set when an agent process speaks.
         credentials: Option<Credentials>,
+        /// Where the program comes from, for one that gives no credentials.
+        lineage: Lineage,
     },
     /// A connection ended.
     Disconnected {

@@ -16,6 +16,8 @@ pub enum Caller {
     User,
     /// An agent.
     Agent(AgentId),
+    /// A program that an agent started: neither the agent nor the user.
+    ProgramOf(AgentId),
     /// The process that carries messages between machines.
     Bridge,
 }

@@ -9,18 +9,21 @@ pub enum Asker {
     User,
     /// An agent in this role.
     Agent(Role),
+    /// A program that an agent started, as from its `Bash`.
+    Program,
     /// The process that carries messages between machines.
     Bridge,
 }
 
 impl Asker {
     /// Every asker there is, for tests that leave none out.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::User,
         Self::Agent(Role::Coordinator),
         Self::Agent(Role::Lead),
         Self::Agent(Role::Worker),
         Self::Agent(Role::Peer),
+        Self::Program,
         Self::Bridge,
     ];
 
@@ -32,6 +35,7 @@ impl Asker {
             Self::Agent(Role::Lead) => "a lead",
             Self::Agent(Role::Worker) => "a worker",
             Self::Agent(Role::Peer) => "a peer",
+            Self::Program => "a program of an agent",
             Self::Bridge => "the bridge",
         }
     }

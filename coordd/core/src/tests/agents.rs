@@ -210,7 +210,11 @@ fn w7_a_full_session_holds_up_no_other() {
     let agent = stage.core.durable.agents[&id].clone();
     let peer = PeerId(90);
     let credentials = crate::input::Credentials { agent: id, incarnation: 1, token: agent.token };
-    stage.input(Input::Connected { peer, credentials: Some(credentials) });
+    stage.input(Input::Connected {
+        peer,
+        credentials: Some(credentials),
+        lineage: crate::input::Lineage::default(),
+    });
     stage.spawn(peer, "c").unwrap();
     assert_eq!(stage.agent("b").life, Life::Waiting);
     assert_eq!(stage.agent("c").life, Life::Up);
@@ -382,7 +386,11 @@ fn g9_bad_credentials_are_refused() {
         let mut credentials = good.clone();
         change(&mut credentials);
         let peer = PeerId(50);
-        stage.input(Input::Connected { peer, credentials: Some(credentials) });
+        stage.input(Input::Connected {
+            peer,
+            credentials: Some(credentials),
+            lineage: crate::input::Lineage::default(),
+        });
         let closed = crate::Effect::Close { peer, denial: Denial::BadCredentials };
         let request = Request::Ping;
         let is_closed = stage.step.effects.contains(&closed);

@@ -5,7 +5,7 @@ use crate::answer::{Answer, SendRow};
 use crate::bridge::{Brought, Decision, Fate, PeerReport, Report};
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId};
-use crate::input::{Credentials, Says};
+use crate::input::{Credentials, Lineage, Says};
 use crate::message::{Sender, State};
 use crate::outgoing::Verdict;
 use crate::request::{Address, Body, Request};
@@ -30,7 +30,11 @@ fn set_up() -> Stage {
 fn hello(stage: &mut Stage, token: &str) {
     let credentials =
         Credentials { agent: AgentId("bridge".into()), incarnation: 1, token: token.into() };
-    stage.input(Input::Connected { peer: BRIDGE, credentials: Some(credentials) });
+    stage.input(Input::Connected {
+        peer: BRIDGE,
+        credentials: Some(credentials),
+        lineage: Lineage::default(),
+    });
 }
 
 fn connect(stage: &mut Stage) {

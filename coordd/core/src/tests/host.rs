@@ -7,7 +7,7 @@ use crate::bridge::{Brought, Decision, Fate, PeerReport, Remote, Report};
 use crate::denial::Denial;
 use crate::far::{Told, Work};
 use crate::id::{AgentId, MessageId, PeerId};
-use crate::input::{Credentials, Says};
+use crate::input::{Credentials, Lineage, Says};
 use crate::message::{Kind as Said, Sender, State};
 use crate::outgoing::{Kind, Outgoing};
 use crate::request::{Address, Body, NewAgent, NewSession, Request};
@@ -35,7 +35,11 @@ fn meet(stage: &mut Stage, far: &str, name: &str, sessions: Vec<Remote>) {
     let token = "ff".to_string();
     stage.input(Input::BridgeStarting { incarnation: 1, token: token.clone() });
     let credentials = Credentials { agent: AgentId("bridge".into()), incarnation: 1, token };
-    stage.input(Input::Connected { peer: BRIDGE, credentials: Some(credentials) });
+    stage.input(Input::Connected {
+        peer: BRIDGE,
+        credentials: Some(credentials),
+        lineage: Lineage::default(),
+    });
     let peer = PeerReport {
         fingerprint: far.into(),
         name: name.into(),

@@ -30,7 +30,7 @@ use crate::agent::{Agent, Outcome, Status, Usage};
 use crate::answer::{Answer, SendRow};
 use crate::denial::Denial;
 use crate::id::{AgentId, MessageId, PeerId, SessionId};
-use crate::input::Credentials;
+use crate::input::{Credentials, Lineage};
 use crate::message::{Message, State};
 use crate::request::{Address, Body, NewAgent, NewSession, Request};
 use crate::session::Session;
@@ -66,7 +66,11 @@ impl Stage {
             step: Step::default(),
         };
         stage.input(Input::Started);
-        stage.input(Input::Connected { peer: USER, credentials: None });
+        stage.input(Input::Connected {
+            peer: USER,
+            credentials: None,
+            lineage: Lineage::default(),
+        });
         stage
     }
 
@@ -162,7 +166,7 @@ impl Stage {
             incarnation: it.incarnation,
             token: it.token.clone(),
         });
-        self.input(Input::Connected { peer, credentials });
+        self.input(Input::Connected { peer, credentials, lineage: Lineage::default() });
         peer
     }
 
@@ -203,7 +207,7 @@ impl Stage {
         let durable = core::mem::take(&mut self.core.durable);
         self.core = Core { durable, ..Core::default() };
         self.input(Input::Started);
-        self.input(Input::Connected { peer: USER, credentials: None });
+        self.input(Input::Connected { peer: USER, credentials: None, lineage: Lineage::default() });
     }
 
     fn states(&self, name: &str) -> Vec<State> {

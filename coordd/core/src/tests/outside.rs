@@ -292,7 +292,11 @@ fn m10_rel18_what_is_on_its_way_at_a_crash_is_not_doubled() {
     assert_eq!(state(&stage, it.id), State::Bounced);
     assert!(stage.core.durable.outbox.get(it.id).unwrap().reason.contains("may have been read"));
     // A user who asks again hears so.
-    stage.input(Input::Connected { peer: USER, credentials: None });
+    stage.input(Input::Connected {
+        peer: USER,
+        credentials: None,
+        lineage: crate::input::Lineage::default(),
+    });
     let call = stage.send_call(USER, Some("k"), out("are you there?", false));
     assert!(matches!(row(stage.reply(USER, call)), SendRow::Refused { .. }));
 }

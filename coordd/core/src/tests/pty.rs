@@ -257,7 +257,11 @@ fn k4_whoever_looks_is_shown_the_screen_and_the_last_one_ends_it() {
     let sized = Order::ScreenInput { size: Some(SIZE), bytes: Vec::new() };
     assert_eq!(orders(&stage, own), [sized, shown.clone()]);
     let other = PeerId(50);
-    stage.input(Input::Connected { peer: other, credentials: None });
+    stage.input(Input::Connected {
+        peer: other,
+        credentials: None,
+        lineage: crate::input::Lineage::default(),
+    });
     assert!(looks(&mut stage, other, None));
     assert_eq!(orders(&stage, own), core::slice::from_ref(&shown), "the size stays");
     stage.input(Input::Disconnected { peer: other });
@@ -277,7 +281,11 @@ fn k4_whoever_looks_is_shown_the_screen_and_the_last_one_ends_it() {
 fn k4_one_of_two_who_look_may_leave() {
     let (mut stage, _lead, own) = with_terminal();
     let other = PeerId(50);
-    stage.input(Input::Connected { peer: other, credentials: None });
+    stage.input(Input::Connected {
+        peer: other,
+        credentials: None,
+        lineage: crate::input::Lineage::default(),
+    });
     for peer in [USER, other] {
         stage.send_call(peer, None, screen(None));
     }
@@ -306,7 +314,11 @@ fn k4_nothing_is_shown_where_there_is_no_screen() {
     assert!(stage.ask(lead, to("m1", "x")).is_ok());
     for number in 0..limits::VIEWERS_MAX as u64 {
         let peer = PeerId(100 + number);
-        stage.input(Input::Connected { peer, credentials: None });
+        stage.input(Input::Connected {
+            peer,
+            credentials: None,
+            lineage: crate::input::Lineage::default(),
+        });
         stage.send_call(peer, None, screen(None));
     }
     assert!(matches!(stage.user(screen(None)), Err(Denial::Full { .. })));

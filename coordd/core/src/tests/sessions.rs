@@ -1,11 +1,12 @@
 //! Sessions as a whole: making, stopping, resuming, removing, and the end of the daemon (G-4, D-6, C13).
 
 use super::{Stage, USER, completed};
-use crate::agent::{Life, Runtime};
+use crate::agent::{Life, Process, Runtime};
 use crate::answer::Answer;
 use crate::denial::Denial;
 use crate::effect::Event;
-use crate::id::PeerId;
+use crate::id::{AgentId, PeerId};
+use crate::input::Lineage;
 use crate::mode::Mode;
 use crate::request::{NewAgent, NewSession, Request};
 use crate::session::SessionState;
@@ -101,7 +102,7 @@ fn e1_d6_a_stopped_session_goes_on_where_it_was() {
     let durable = core::mem::take(&mut stage.core.durable);
     stage.core = crate::Core { durable, ..Default::default() };
     assert_eq!(stage.input(Input::Started).records, []);
-    stage.input(Input::Connected { peer: USER, credentials: None });
+    stage.input(Input::Connected { peer: USER, credentials: None, lineage: Lineage::default() });
     assert_eq!(stage.agent("w").life, Life::Down);
     let Ok(Answer::Resumed { waiting_messages, interrupted, .. }) = resume(&mut stage, None) else {
         panic!()
@@ -274,5 +275,48 @@ fn r2_a_worker_has_the_runtime_of_the_call_or_of_the_session() {
             stage.user(Request::SessionNew(NewSession { name: "u".into(), ..bad })).unwrap_err();
         assert!(matches!(denial, Denial::Invalid { field: "model", .. }), "{denial:?}");
         assert_eq!(stage.step.records, []);
+    }
+}
+
+/// FP-14: a program is an agent's by its process or by its mark, and then it may do nothing for the user; another daemon's mark is nobody's.
+#[test]
+fn fp14_a_program_that_an_agent_started_is_not_the_user() {
+    let mut stage = Stage::with_session();
+    stage.lead();
+    let agent = stage.agent("lead").clone();
+    let process = |pid| Process { pid, start_ticks: 7, boot_id: "b".into() };
+    let (id, incarnation) = (agent.id.clone(), agent.incarnation);
+    stage.input(Input::Spawned { agent: id.clone(), incarnation, process: process(40) });
+    let connect = |stage: &mut Stage, pids: &[u32], mark: &str| {
+        stage.last_peer += 1;
+        let peer = PeerId(stage.last_peer);
+        let processes = pids.iter().map(|pid| process(*pid)).collect();
+        let marks = [mark].into_iter().filter(|it| !it.is_empty());
+        let marks = marks.map(|it| AgentId(it.into())).collect();
+        let lineage = Lineage { processes, marks };
+        stage.input(Input::Connected { peer, credentials: None, lineage });
+        peer
+    };
+    let stop = || Request::SessionStop { session: "none".into() };
+    for (pids, mark) in [(&[42, 41, 40, 1][..], ""), (&[42, 1], id.0.as_str()), (&[40], "other")] {
+        let peer = connect(&mut stage, pids, mark);
+        let denied = stage.ask(peer, stop()).unwrap_err();
+        let not = Denial::NotTheUser { agent: "lead".into(), request: "session_stop" };
+        assert_eq!(denied, not, "{pids:?} {mark}");
+        let answer = Request::PermissionAnswer {
+            id: "p1".into(),
+            allow: true,
+            always: false,
+            reason: String::new(),
+        };
+        assert!(matches!(stage.ask(peer, answer), Err(Denial::NotTheUser { .. })));
+        assert!(stage.ask(peer, Request::SessionList).is_ok());
+        // What the user may not do either is the role's to refuse.
+        let ended = stage.ask(peer, Request::StructuredOutput { output: "{}".into() });
+        assert!(matches!(ended, Err(Denial::Forbidden { .. })), "{ended:?}");
+    }
+    for (pids, mark) in [(&[42, 41, 1][..], ""), (&[42, 1], "another daemon's"), (&[], "")] {
+        let peer = connect(&mut stage, pids, mark);
+        assert!(matches!(stage.ask(peer, stop()), Err(Denial::NoSuchSession { .. })));
     }
 }

@@ -350,7 +350,11 @@ fn t2_m3_mail_is_served_again_after_a_restart() {
     stage.core = Core { durable, ..Core::default() };
     stage.input(Input::Started);
     assert!(serves(&stage));
-    stage.input(Input::Connected { peer: USER, credentials: None });
+    stage.input(Input::Connected {
+        peer: USER,
+        credentials: None,
+        lineage: crate::input::Lineage::default(),
+    });
     stage.send_call(USER, None, Request::SessionStop { session: "s".into() });
     assert!(!serves(&stage));
     stage.user(Request::SessionResume { session: "s".into(), mode_variable: None }).unwrap();

@@ -14,7 +14,7 @@ use crate::state::mode::Mode;
 use crate::state::name::Name;
 use crate::state::record::Keyed;
 use crate::state::request::NewAgent;
-use crate::state::role::Role;
+use crate::state::role::{Asker, Role};
 use crate::state::session::{Session, SessionState};
 use crate::state::{Durable, Effect, Record, limits};
 use alloc::borrow::ToOwned as _;
@@ -171,6 +171,7 @@ pub(super) fn stop(call: &Call, turn: &mut Turn<'_>, given: &str) -> Verdict {
     let by = match &call.caller {
         Caller::User => "the user".to_owned(),
         Caller::Bridge => "the bridge".to_owned(),
+        Caller::ProgramOf(_) => Asker::Program.as_str().to_owned(),
         Caller::Agent(id) if *id == agent.id => return Err(Denial::ToSelf),
         Caller::Agent(id) => {
             turn.durable.agents.get(id).map(|it| it.name.to_string()).unwrap_or_default()

@@ -87,7 +87,7 @@ pub(super) fn send(
             Some(own.id.clone())
         }
         // The user's own decision.
-        Caller::User | Caller::Bridge => None,
+        Caller::User | Caller::Bridge | Caller::ProgramOf(_) => None,
     };
     outbox::has_room(turn, text)?;
     let id = turn.number();

@@ -35,7 +35,7 @@ pub(super) fn send(
     let text = text(body)?;
     let session = match &call.caller {
         Caller::User if session.is_empty() => None,
-        Caller::User | Caller::Agent(_) | Caller::Bridge => {
+        Caller::User | Caller::Agent(_) | Caller::ProgramOf(_) | Caller::Bridge => {
             Some(super::sending::own_session(call, turn, session)?)
         }
     };
@@ -117,7 +117,7 @@ pub(super) fn send_over(
             let draft = Draft { from: Sender::User, kind: Kind::Text, text, summary };
             Arrived::In(mailbox::accept(turn, lead, draft))
         }
-        Caller::Bridge => return Err(Denial::BadCredentials),
+        Caller::Bridge | Caller::ProgramOf(_) => return Err(Denial::BadCredentials),
         Caller::Agent(agent) => {
             let own = turn.durable.agents.get(agent).ok_or(Denial::BadCredentials)?;
             if own.session == session.id {

@@ -37,7 +37,7 @@ pub(super) fn first_prompt(
 pub(super) fn sender(call: &Call) -> Sender {
     match &call.caller {
         Caller::User => Sender::User,
-        Caller::Bridge => Sender::System,
+        Caller::Bridge | Caller::ProgramOf(_) => Sender::System,
         Caller::Agent(id) => Sender::Agent(id.clone()),
     }
 }
@@ -144,7 +144,7 @@ pub(super) fn own_session(call: &Call, turn: &Turn<'_>, given: &str) -> Result<S
         Caller::Agent(id) => {
             turn.durable.agents.get(id).map(|it| it.session.clone()).ok_or(Denial::BadCredentials)
         }
-        Caller::User | Caller::Bridge => {
+        Caller::User | Caller::Bridge | Caller::ProgramOf(_) => {
             route::session(turn.durable, given).map(|it| it.id.clone())
         }
     }
@@ -211,7 +211,7 @@ fn meaning(
             let open = open.and_then(|id| turn.durable.messages.get(&id)).filter(|it| {
                 let is_asked = match &call.caller {
                     Caller::User => true,
-                    Caller::Bridge => false,
+                    Caller::Bridge | Caller::ProgramOf(_) => false,
                     Caller::Agent(id) => *id == it.to,
                 };
                 it.session == *session && is_asked && it.from == Sender::Agent(to.id.clone())

@@ -8,6 +8,7 @@ use crate::rules::{lifecycle, making, pty, route};
 use crate::state::agent::{Agent, Life, Runtime};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
+use crate::state::live::Caller;
 use crate::state::name::Name;
 use crate::state::record::Keyed;
 use crate::state::request::Invite;
@@ -74,10 +75,8 @@ pub(super) fn create(
 
 pub(super) fn delete(call: &Call, turn: &mut Turn<'_>, given: &str) -> Verdict {
     let team = match &call.caller {
-        crate::state::live::Caller::User | crate::state::live::Caller::Bridge => {
-            find(turn.durable, given)?
-        }
-        crate::state::live::Caller::Agent(_) => {
+        Caller::User | Caller::Bridge | Caller::ProgramOf(_) => find(turn.durable, given)?,
+        Caller::Agent(_) => {
             turn.durable.team_of(&own_session(call, turn, given)?).ok_or(Denial::NoTeam)?
         }
     };
