@@ -2,7 +2,7 @@
 
 use crate::commands::{
     attach, bridge, completions, daemon, demo, doctor, events, help, inbound, logs, ls, mcp, new,
-    peers, permit, resume, rm, run, scratchpad, send, status, stop, task, team, usage, wait,
+    peers, permit, resume, rm, run, scratchpad, send, status, stop, task, team, trust, usage, wait,
 };
 use crate::guide::TOPICS;
 use clap::builder::PossibleValuesParser;
@@ -55,6 +55,7 @@ pub(crate) enum Verb {
     Logs(logs::Args),
     Events(events::Args),
     Permit(permit::Args),
+    Trust(trust::Args),
     Peers(peers::Args),
     Inbound(inbound::Args),
     Bridge(bridge::Args),

@@ -25,6 +25,7 @@ pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod task;
 pub(crate) mod team;
+pub(crate) mod trust;
 pub(crate) mod usage;
 pub(crate) mod wait;
 
@@ -58,6 +59,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Logs(args) => logs::run(context, &args),
         Verb::Events(args) => events::run(context, args),
         Verb::Permit(args) => permit::run(context, args),
+        Verb::Trust(args) => trust::run(context, &args),
         Verb::Peers(_) => peers::run(context),
         Verb::Inbound(args) => inbound::run(context, args),
         Verb::Bridge(args) => bridge::run(context, args),

@@ -179,6 +179,11 @@ pub(crate) fn prepare(
             .hint("work in a folder whose path is UTF-8")
     })?;
     check_rules(&context.vars, &permissions)?;
+    if [Some(runtime), own_lead].contains(&Some(Runtime::Claude))
+        && let Some(note) = super::trust::note_about(context, &PathBuf::from(&cwd))
+    {
+        output::note(&note);
+    }
     let env = env::for_agents(&context.vars, &config);
     if let Some(model) = model.as_ref().filter(|_| some_native) {
         model::check_key(model, &env)?;

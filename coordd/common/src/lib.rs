@@ -13,6 +13,7 @@ pub mod failpoint;
 pub mod files;
 pub mod paths;
 pub mod processes;
+pub mod trust;
 
 pub use cause::chain;
 pub use clock::wall_ms;

@@ -141,7 +141,9 @@ impl TeamFiles {
         let known = state.teams.get(name);
         let replaced = match folder.read(Path::new(CONFIG), FILE_BYTES_MAX) {
             Ok(content) => {
-                let ours = known.is_some_and(|it| it.written == content.bytes);
+                // What we wrote may be another's by now: it changed, and came back to the same text.
+                let ours = known
+                    .is_some_and(|it| it.written == content.bytes && it.bytes == content.bytes);
                 match parse(&content, name) {
                     _ if ours => Replaced::Ours,
                     Some(found) if found == *team || is_text_of(merged, &found) => Replaced::Ours,
@@ -316,7 +318,9 @@ mod tests {
 
     use proto::team::TaskFile;
 
+    use super::judge::Verdict;
     use super::tasks::TaskReplaced;
+    use super::watch::Outside;
     use super::*;
 
     pub(super) fn team(name: &str, description: &str) -> TeamFile {
@@ -402,6 +406,28 @@ mod tests {
         let Replaced::Damaged(aside) = write(&restarted, None) else { panic!("it was damaged") };
         assert_eq!(fs::read_to_string(aside).unwrap(), "{");
         assert!(fs::read_to_string(path).unwrap().contains("three"));
+    }
+
+    /// A member that is at work and rests again leaves the text that we had written once; it is its own word all the same.
+    #[test]
+    fn t2_a_change_back_to_what_was_written_once_is_a_change() {
+        let home = tempfile::tempdir().unwrap();
+        let files = TeamFiles::new(home.path());
+        let (rests, works) = (team("alpha", "rests"), team("alpha", "works"));
+        files.write_team(&rests, "").unwrap();
+        let path = files.config_path("alpha");
+        let written = fs::read(&path).unwrap();
+        fs::write(&path, serde_json::to_string(&works).unwrap()).unwrap();
+        let Verdict::Outside(Outside::Edited(seen)) = files.judge("alpha", false).unwrap() else {
+            panic!("it was edited")
+        };
+        assert_eq!(seen, works);
+        // Before we could write what follows from that.
+        fs::write(&path, &written).unwrap();
+        let merged = serde_json::to_string(&works).unwrap();
+        let replaced = files.write_team(&works, &merged).unwrap();
+        assert_eq!(replaced, Replaced::Edited(rests));
+        assert_eq!(fs::read(&path).unwrap(), written, "it stands");
     }
 
     /// Nothing is written while another program is about to, and it is not waited for.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use coordd_common::trust::Trusted;
 use proto::agent::{Bootstrap, Provider, Role};
 use serde_json::json;
 use tokio::process::Command;
@@ -146,6 +147,10 @@ impl Invocation {
             Opening::Resume => flag("--resume", history.session.clone()),
         }
         flag("--settings", settings);
+        // What a repository's files would switch on, hooks and addresses of servers among it, is the user's to allow.
+        if !is_trusted(boot) {
+            flag("--setting-sources", "user".to_owned());
+        }
         flag("--tools", tools(boot, kit).join(","));
         if let Some(server) = server {
             flag("--mcp-config", write(boot, SERVERS_FILE, &servers_text(server)?)?);
@@ -167,6 +172,21 @@ impl Invocation {
             flag("--add-dir", path.clone());
         }
         Ok(Self { program: find(&boot.env)?, args, env: environment(boot) })
+    }
+}
+
+/// Whether the user lets the settings of the workspace count (W-14). A list that cannot be read lets none.
+fn is_trusted(boot: &Bootstrap) -> bool {
+    let state = crate::tools::permissions::state_of(Path::new(&boot.state_dir));
+    match Trusted::load(state) {
+        Ok(trusted) => trusted.covering(Path::new(&boot.cwd)).is_some(),
+        Err(error) => {
+            tracing::warn!(
+                why = coordd_common::chain(&error),
+                "settings of the workspace do not count"
+            );
+            false
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 mod child;
 mod command;
 mod cost;
+mod expansion;
 mod history;
 mod in_terminal;
 mod report;

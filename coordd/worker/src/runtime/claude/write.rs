@@ -13,6 +13,7 @@ use proto::entry::What;
 
 use super::super::system_input;
 use super::child::Child;
+use super::expansion;
 use super::history;
 use super::wire;
 use super::{Halt, Run, SENT_MAX, SHUTDOWN_TURNS};
@@ -91,7 +92,8 @@ impl Run<'_> {
         text: &str,
     ) -> Result<(), Halt> {
         let words = std::mem::take(&mut self.words);
-        let both = [words.as_str(), text].join("\n\n");
+        // Whose text it was is not known any more.
+        let both = expansion::plain(&[words.as_str(), text].join("\n\n")).into_owned();
         let opens = std::mem::take(&mut self.is_quiet);
         child.write(wire::user_line(&uuid, both.trim_matches('\n')));
         self.sent.push(Sent {
@@ -168,7 +170,7 @@ impl Run<'_> {
 /// The line's text: coordd's own words first, as the model reads them in the transcript.
 fn text_of(what: &[What]) -> String {
     let texts = what.iter().filter_map(|it| match it {
-        What::Input { text, .. } => Some(text.as_str()),
+        What::Input { origin, text, .. } => Some(expansion::as_handed_over(origin, text)),
         What::Text { .. }
         | What::ToolCall { .. }
         | What::ToolResult { .. }
