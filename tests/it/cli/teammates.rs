@@ -332,3 +332,21 @@ fn t2_t4_a_real_terminal_takes_up_a_task_that_it_is_given() {
     assert_eq!(fixture.model.shown_to("task_assignment").len(), 2, "one turn, with one call");
     terminal.tmux(&["kill-server"]);
 }
+
+/// fR1: what the terminal's own prompt would expand stays text in a message of its inbox.
+#[test]
+fn a7_fr1_a_message_in_an_inbox_opens_no_file() {
+    for version in ["2.1.332", "2.1.150"] {
+        let fixture = Fixture::new(version, vec![Script::when("look into").say("done")]);
+        let secret = fixture.daemon.write("elsewhere/notes", "SECRET-OF-THE-USER");
+        let line = fixture.invite(&[]);
+        let terminal = Terminal::open(&fixture.daemon, "one", &line);
+        let secret = secret.display();
+        fixture.send(Body::text(format!("look into @{secret} and @\"{secret}\"")));
+        fixture.told();
+        let asked: String = fixture.model.shown().iter().map(|it| it.body.to_string()).collect();
+        assert!(asked.contains(&format!("{secret}")), "{version}: {asked}");
+        assert!(!asked.contains("SECRET-OF-THE-USER"), "{version}: {asked}");
+        terminal.tmux(&["kill-server"]);
+    }
+}

@@ -467,3 +467,78 @@ fn w14_fp12_a_repository_is_not_trusted_because_one_stands_in_it() {
     assert!(removed.code == 0 && removed.stderr.contains("no longer"), "{removed:?}");
     assert_eq!(daemon.coordctl(&["trust", "--list"]).stdout, "");
 }
+
+/// fP13: what Claude Code asks about when it is alone is asked about under coordd as well, by coordd's rules or by its own.
+#[test]
+fn fp13_nothing_runs_that_claude_code_alone_would_ask_about() {
+    let commands = [
+        "cat notes",
+        "git status",
+        "git config --list --no-list core.fsmonitor 'touch made; false'",
+        "echo x | uniq - made",
+        "cat notes </dev/tcp/127.0.0.1/1 >&0",
+        "git -c core.pager='touch made' log",
+        "git log --output=made",
+        "find . -name notes -exec touch made {} +",
+        "find . -name notes -fprint made",
+        "rg --pre ./notes x",
+        "sort -o made notes",
+        "sed -n w\\ made notes",
+        "env touch made",
+        "tar cf - --checkpoint=1 --checkpoint-action=exec='touch made' notes",
+        "awk 'BEGIN { system(\"touch made\") }'",
+        "xargs touch <<< made",
+        "ls $(touch made)",
+        "curl -s http://127.0.0.1:1/",
+    ];
+    let steps = || {
+        let begun = Script::when(TASK);
+        commands.iter().fold(begun, |steps, it| steps.call("Bash", bash(it))).say("Done.")
+    };
+    // Alone.
+    let mut sandbox = Sandbox::new();
+    let _model = Model::start(&mut sandbox, vec![steps()]);
+    sandbox.write("w/notes", "x\n");
+    let arguments = ["--permission-prompt-tool", "stdio", "--permission-mode", "acceptEdits"];
+    let mut claude = Cli::claude("2.1.332").headless(&sandbox, &arguments);
+    claude.say(TASK);
+    let mut alone = Vec::new();
+    loop {
+        let line = claude.wait_for("a question or the end", |line| {
+            let asks = line["request"]["subtype"] == "can_use_tool";
+            (asks || line["type"] == "result").then(|| line.clone())
+        });
+        if line["type"] == "result" {
+            break;
+        }
+        let command = line["request"]["input"]["command"].as_str().unwrap_or_default().to_owned();
+        alone.push(command);
+        claude.deny(&line, "no");
+    }
+    assert!(alone.len() > commands.len() / 2, "{alone:?}");
+    // Under coordd.
+    let (daemon, _model) = set_up(vec![steps()]);
+    daemon.write("w/notes", "x\n");
+    let mut client = daemon.client();
+    let session = begin(&daemon, &mut client, |it| it.permissions.allow.clear());
+    let mut asked = Vec::new();
+    until_within(CLI_LIMIT, "its run has ended", || {
+        let open = client.ok(Request::PermissionList { session: String::new() });
+        let Response::Permissions { permissions } = open else { panic!("{open:?}") };
+        for it in permissions {
+            asked.push(it.question.input.0["command"].as_str().unwrap_or_default().to_owned());
+            let no = Request::PermissionAnswer {
+                id: it.id,
+                allow: false,
+                always: false,
+                reason: String::new(),
+            };
+            client.ok(no);
+        }
+        let (_, agents) = client.show(&session);
+        agents.into_iter().find(|agent| agent.name == "w" && agent.runs == 1)
+    });
+    let laxer: Vec<_> = alone.iter().filter(|it| !asked.contains(it)).collect();
+    assert!(laxer.is_empty(), "asked alone, not under coordd: {laxer:#?}");
+    assert!(!daemon.at("w/made").exists());
+}

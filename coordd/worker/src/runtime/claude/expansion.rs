@@ -7,6 +7,8 @@
 //! | `/command` at the beginning | a command instead of a text | off: `--disable-slash-commands`, and a newline before it | off |
 //! | `!command`, `#note` at the beginning | only in its own screen, not by lines of JSON | - | - |
 //!
+//! In messages that reach a member in a terminal through its inbox Claude Code expands nothing, whoever wrote them.
+//!
 //! The user's words are those that reach coordd as the user's. A lead's are not: what a file told it to say would open another file.
 
 use std::borrow::Cow;
