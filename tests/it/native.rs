@@ -292,3 +292,58 @@ fn f1_a_normal_lead_waits_for_its_worker() {
     assert!(story::results(&entries)[0].0.contains("found nothing"));
     assert_eq!(story::notifications(&entries), [], "its answer is not told a second time");
 }
+
+/// fT34: what a run has read may be edited by the next one, in another process, as long as the file is the same.
+#[test]
+fn ft34_a_file_that_was_read_in_an_earlier_run_may_be_edited() {
+    let daemon = Daemon::start();
+    for name in ["same", "changed"] {
+        daemon.write(&format!("w/{name}"), "one\n");
+    }
+    let path = |name: &str| daemon.at(&format!("w/{name}")).display().to_string();
+    let read = |name: &str| json!({ "name": "Read", "input": { "file_path": path(name) } });
+    let edit = |name: &str| {
+        let input = json!({ "file_path": path(name), "old_string": "one", "new_string": "two" });
+        json!({ "name": "Edit", "input": input })
+    };
+    let steps = json!([
+        call("Reading.", &json!([read("same"), read("changed")])),
+        say("Read."),
+        call("Editing.", &json!([edit("same"), edit("changed")])),
+        say("Edited.")
+    ]);
+    let mut client = daemon.client();
+    let (lead, _) = rehearsed(&daemon, &mut client, &steps);
+    daemon.write("w/changed", "one\nby another\n");
+    let session = lead.trim_end_matches("/lead").to_owned();
+    // Its process ends with the session.
+    assert_eq!(daemon.coordctl(&["stop", &session]).code, 0);
+    assert_eq!(daemon.coordctl(&["resume", &session]).code, 0);
+    client.ok(proto::request::Request::Prompt { session, agent: None, text: "go on".into() });
+    client.agent_until(&lead, "has ended its second run", |agent| agent.runs == 2);
+    assert_eq!(std::fs::read_to_string(daemon.at("w/same")).unwrap(), "two\n");
+    assert_eq!(std::fs::read_to_string(daemon.at("w/changed")).unwrap(), "one\nby another\n");
+}
+
+/// fT32, fM6: a call that cannot run is answered at once, and nobody is asked about it.
+#[test]
+fn ft32_a_call_that_cannot_run_is_not_asked_about() {
+    let daemon = Daemon::start();
+    let seconds = json!({ "name": "Bash", "input": { "command": "mkdir made", "timeout": 120 } });
+    let editor = bash("vim notes");
+    let unknown =
+        json!({ "name": "Write", "input": { "file_path": "/x", "content": "", "mode": 1 } });
+    let steps = json!([call("Trying.", &json!([seconds, editor, unknown])), say("Done.")]);
+    let mut client = daemon.client();
+    let mut new = daemon.rehearsal("normal", &script(&json!([lead(&steps)])));
+    new.permissions = tests::rehearsal::unboxed();
+    new.prompt = "go".into();
+    let (lead, last) = last_run(&mut client, new);
+    assert_eq!(last.status, RunStatus::Completed);
+    let entries = client.transcript(&lead);
+    let told = format!("{:?}", story::results(&entries));
+    for part in ["Give 120000 for 120 seconds", "vim needs a terminal", "has no field `mode`"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!daemon.at("w/made").exists());
+}

@@ -158,22 +158,7 @@ pub(crate) fn prepare(
         let from = model::Sources { config: &config, vars: &context.vars, cwd: &here };
         model::resolve(args.model.as_deref(), from, some_native)?
     };
-    let mut permissions = config.permissions();
-    if args.host_for.is_some() {
-        narrow(args, &mut permissions)?;
-    }
-    permissions.allow.extend(args.allow.iter().cloned());
-    permissions.ask.extend(args.ask.iter().cloned());
-    permissions.deny.extend(args.deny.iter().cloned());
-    if let Some(mode) = &args.permission_mode {
-        permissions.mode.clone_from(mode);
-    }
-    permissions.sandbox.off |= args.no_sandbox;
-    permissions.sandbox.hosts.extend(args.host.iter().cloned());
-    Hosts::parse(&permissions.sandbox.hosts).map_err(|error| {
-        Failure::usage(error.to_string())
-            .hint("correct --host, or `hosts` under [sandbox] in the configuration")
-    })?;
+    let permissions = permissions(&config, args)?;
     let cwd = cwd.into_os_string().into_string().map_err(|path| {
         Failure::usage(format!("the folder {} has a name that is not UTF-8", path.display()))
             .hint("work in a folder whose path is UTF-8")
@@ -207,6 +192,27 @@ pub(crate) fn prepare(
         cross_session_inbound: args.inbound.clone().unwrap_or_default(),
         host_for: args.host_for.clone().unwrap_or_default(),
     })
+}
+
+/// What needs approval, by configuration and flags.
+fn permissions(config: &Config, args: &SessionArgs) -> Result<Permissions, Failure> {
+    let mut permissions = config.permissions();
+    if args.host_for.is_some() {
+        narrow(args, &mut permissions)?;
+    }
+    permissions.allow.extend(args.allow.iter().cloned());
+    permissions.ask.extend(args.ask.iter().cloned());
+    permissions.deny.extend(args.deny.iter().cloned());
+    if let Some(mode) = &args.permission_mode {
+        permissions.mode.clone_from(mode);
+    }
+    permissions.sandbox.off |= args.no_sandbox;
+    permissions.sandbox.hosts.extend(args.host.iter().cloned());
+    Hosts::parse(&permissions.sandbox.hosts).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("correct --host, or `hosts` under [sandbox] in the configuration")
+    })?;
+    Ok(permissions)
 }
 
 /// Makes of the user's own settings what another machine's workers get: what opens something is named for their session, or is not

@@ -51,7 +51,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
     let folder = args.folder.as_ref().map_or_else(|| here.clone(), |it| here.join(it));
     let mut trusted = load(context)?;
     if args.remove {
-        let was_there = trusted.remove(&folder).map_err(failure)?;
+        let was_there = trusted.remove(&folder).map_err(|error| failure(&error))?;
         let words = if was_there { "is trusted no longer" } else { "was not trusted" };
         output::note(&format!("{} {words}", line(&folder.display().to_string())));
         return Ok(Exit::Done);
@@ -72,7 +72,7 @@ pub(crate) fn run(context: &mut Context, args: &Args) -> anyhow::Result<Exit> {
         output::note("nothing was changed");
         return Ok(Exit::Failed);
     }
-    trusted.add(&folder).map_err(failure)?;
+    trusted.add(&folder).map_err(|error| failure(&error))?;
     output::note(&format!(
         "trusted; it counts for agents that start from now on. `coordctl trust --remove {}` undoes that",
         line(&folder.display().to_string())
@@ -117,11 +117,11 @@ fn list(context: &Context) -> anyhow::Result<Exit> {
 }
 
 fn load(context: &Context) -> Result<Trusted, Failure> {
-    Trusted::load(&context.paths.state_dir).map_err(failure)
+    Trusted::load(&context.paths.state_dir).map_err(|error| failure(&error))
 }
 
-fn failure(error: TrustError) -> Failure {
-    Failure::failed(coordd_common::chain(&error))
+fn failure(error: &TrustError) -> Failure {
+    Failure::failed(coordd_common::chain(error))
 }
 
 /// A folder that holds everything else is no project.

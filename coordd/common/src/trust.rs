@@ -171,10 +171,9 @@ impl Trusted {
     }
 
     fn save(&self) -> Result<(), TrustError> {
-        let mut text = HEADING.to_owned();
-        for Folder { device, inode, path } in &self.folders {
-            text.push_str(&format!("{device} {inode} {}\n", path.display()));
-        }
+        let line = |it: &Folder| format!("{} {} {}\n", it.device, it.inode, it.path.display());
+        let text: String =
+            std::iter::once(HEADING.to_owned()).chain(self.folders.iter().map(line)).collect();
         let failed = |source| TrustError::File { path: self.file.clone(), source };
         if let Some(folder) = self.file.parent() {
             files::make_closed_folder(folder).map_err(failed)?;

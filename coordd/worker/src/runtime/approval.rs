@@ -183,6 +183,11 @@ impl Agent {
 
     /// What the rules say about a call.
     pub(super) fn judge(&self, call: &OpenCall) -> Verdict {
+        if self.boot.runtime == Runtime::Native
+            && let Some(fault) = crate::tools::fault(&call.tool, &call.input)
+        {
+            return Verdict::Denied(fault);
+        }
         let rules = match &self.approvals.rules {
             Ok(rules) => rules,
             Err(error) => return Verdict::Denied(error.clone()),

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use proto::agent::{Activity, Bootstrap, Report, Role, Runtime};
 use proto::entry::{Origin, What};
@@ -40,7 +41,7 @@ use crate::link::{Link, Orders};
 use crate::memory::Memory;
 use crate::model::{Client, ModelChoice, ModelError, Provider};
 use crate::outcome::Shortfall;
-use crate::tools::ToolContext;
+use crate::tools::{SEEN_FILE_NAME, SeenFiles, ToolContext};
 use crate::transcript::TranscriptError;
 
 /// How the process is to end.
@@ -81,6 +82,8 @@ impl Agent {
     pub(crate) fn new(boot: Bootstrap, link: Link) -> Result<Self, TranscriptError> {
         let memory = Memory::open(Path::new(&boot.state_dir), link.clone())?;
         let mut tools = ToolContext::new(PathBuf::from(&boot.cwd), tool_environment(&boot));
+        let seen = SeenFiles::kept_in(&Path::new(&boot.state_dir).join(SEEN_FILE_NAME));
+        tools.seen = Arc::new(seen);
         tools.scratchpad = boot.scratchpad.as_deref().map(PathBuf::from);
         let approvals = Approvals::new(&boot, &mut tools);
         let orders = link.orders();

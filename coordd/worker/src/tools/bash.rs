@@ -9,6 +9,7 @@
 //! Output goes through one pipe, so that both streams stay in order, into a bounded capture: a command can print without
 //! end and neither blocks nor grows this process. It must not wait for a grandchild that holds the pipe open.
 
+mod alone;
 mod boxed;
 
 use std::io;
@@ -38,6 +39,8 @@ use super::walls::WallsError;
 /// one call.
 const TIMEOUT_MS_DEFAULT: u64 = 120_000;
 const TIMEOUT_MS_MAX: u64 = 600_000;
+/// Nobody means less: such a number is one of seconds.
+const TIMEOUT_MS_MIN: u64 = 1_000;
 
 /// Longest command: the kernel takes 128 KiB in one argument.
 const COMMAND_LEN_MAX: usize = 100 * 1024;
@@ -100,8 +103,16 @@ enum BashError {
          Put long text into a file first, and use the file."
     )]
     TooLong { len: usize },
-    #[error("The timeout is 0 ms. Give at least 1, or leave it out for {TIMEOUT_MS_DEFAULT}.")]
-    NoTime,
+    #[error(
+        "`timeout` is in milliseconds: {given} would end the command after less than a second. Give {} for {given} seconds, or \
+         leave it out for {TIMEOUT_MS_DEFAULT}.",
+        given.saturating_mul(1_000)
+    )]
+    TooShort { given: u64 },
+    #[error(
+        "{editor} needs a terminal, and there is none. Change files with Edit or Write, or with a program such as sed."
+    )]
+    NeedsTerminal { editor: &'static str },
     #[error(
         "The working directory {} is gone, so no command can run. Tell the user.",
         cwd.display()
@@ -146,7 +157,7 @@ pub(super) fn schema() -> Value {
             },
             "timeout": {
                 "type": "integer",
-                "description": "Milliseconds until the command is ended: 120000 if left out, at most 600000."
+                "description": "Milliseconds, not seconds, until the command is ended: 120000 if left out, at least 1000, at most 600000."
             },
             "needs": {
                 "type": "string",
@@ -165,6 +176,11 @@ pub(super) async fn run(input: Input, context: &ToolContext) -> ToolOutput {
         Ok(output) => output,
         Err(error) => ToolOutput::from_error(&error),
     }
+}
+
+/// What is wrong with an input that fits the schema.
+pub(super) fn fault(input: &Input) -> Option<ToolOutput> {
+    check(input).err().map(|error| ToolOutput::from_error(&error))
 }
 
 async fn execute(input: &Input, context: &ToolContext) -> Result<ToolOutput, BashError> {
@@ -213,8 +229,11 @@ fn check(input: &Input) -> Result<u64, BashError> {
     if len > COMMAND_LEN_MAX {
         return Err(BashError::TooLong { len });
     }
+    if let Some(editor) = alone::editor_of(&input.command) {
+        return Err(BashError::NeedsTerminal { editor });
+    }
     match input.timeout {
-        Some(0) => Err(BashError::NoTime),
+        Some(given) if given < TIMEOUT_MS_MIN => Err(BashError::TooShort { given }),
         given => Ok(given.unwrap_or(TIMEOUT_MS_DEFAULT).min(TIMEOUT_MS_MAX)),
     }
 }
@@ -241,6 +260,7 @@ fn spawn(
         .current_dir(&context.cwd)
         .env_clear()
         .envs(context.environment())
+        .envs(alone::variables())
         .env(MARKER_NAME, &marker)
         .stdin(Stdio::null())
         .stdout(writer)

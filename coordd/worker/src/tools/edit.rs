@@ -2,6 +2,8 @@
 //!
 //! It must not guess: a piece that is not there, or there more than once, changes nothing.
 
+mod nearly;
+
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -91,7 +93,7 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, EditEr
     let (old, new) = fit_line_endings(&whole, input);
     let places: Vec<usize> = whole.match_indices(old.as_str()).map(|(at, _)| at).collect();
     if places.is_empty() {
-        let hint = hint(&whole, &input.old_string);
+        let hint = nearly::hint(&whole, &input.old_string);
         return Err(EditError::NotFound { path, hint });
     }
     let lines = lines_of(&whole, &places);
@@ -144,23 +146,6 @@ fn lines_of(content: &str, places: &[usize]) -> String {
     }
     let more = if places.len() > LINES_LISTED_MAX { ", …" } else { "" };
     format!("{}{more}", numbers.join(", "))
-}
-
-/// What may be wrong with a text that was not found.
-fn hint(content: &str, old: &str) -> String {
-    let first = old.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let unnumbered = first.trim_start().trim_start_matches(|it: char| it.is_ascii_digit());
-    if unnumbered.starts_with('\t') && unnumbered.len() < first.trim_start().len() {
-        return " It seems to hold the line numbers that Read adds: leave them out.".to_owned();
-    }
-    let same = |line: &str| !first.trim().is_empty() && line.trim() == first.trim();
-    match content.lines().position(same) {
-        Some(at) => format!(
-            " Its first line is like line {}; compare the whitespace and the lines that follow.",
-            at + 1
-        ),
-        None => " Read the file again and copy the text exactly.".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,9 @@ use super::seen::{ContentHash, Fingerprint};
 
 /// Largest file that is held in memory as a whole (by `Edit`, and to tell whether it changed).
 pub(crate) const WHOLE_LEN_MAX: u64 = 16 * 1024 * 1024;
+
+/// The kernel's own bound for a list of attributes, and for the value of one.
+const ATTRIBUTES_LEN_MAX: usize = 64 * 1024;
 
 /// Why a file could not be read or replaced.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,18 @@ pub(crate) enum FileError {
     NotRegular { path: PathBuf, kind: &'static str },
     #[error("Access to {} is denied. Choose another file, or tell the user.", path.display())]
     Denied { path: PathBuf },
+    #[error(
+        "{} is read-only (mode {mode:03o}), so it was not changed. If it is meant to be changed, make it writable first: chmod u+w.",
+        path.display()
+    )]
+    ReadOnly { path: PathBuf, mode: u32 },
+    #[error(
+        "{} is one of {links} names of the same file (hard links), and a changed copy would take its place under this name alone. \
+         If that is meant, part it from the others first: cp -p FILE FILE.new && mv FILE.new FILE. If all of them are to change, \
+         write into the file with Bash.",
+        path.display()
+    )]
+    HardLinked { path: PathBuf, links: u64 },
     #[error(
         "{} has {len} bytes, more than the {WHOLE_LEN_MAX} that fit here. Use Bash for it.",
         path.display()
@@ -107,6 +123,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
     let before = match std::fs::symlink_metadata(&at) {
         Ok(metadata) => {
             refuse_irregular(path, &metadata)?;
+            refuse_kept(path, &at, &metadata)?;
             Some(metadata)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -116,10 +133,11 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<Fingerprint, FileEr
     let mut draft =
         Draft::create(File::open(held.at("".as_ref())).map_err(failed)?, temporary, 0o666)
             .map_err(failed)?;
+    draft.write(content).map_err(failed)?;
     if let Some(before) = &before {
+        keep_attributes(draft.file(), &at);
         keep_owner_and_mode(draft.file(), before).map_err(failed)?;
     }
-    draft.write(content).map_err(failed)?;
     let modified = draft.file().metadata().ok().and_then(|it| it.modified().ok());
     draft.take_place(path.file_name().unwrap_or_default()).map_err(failed)?;
     let hash = Some(ContentHash::of(content));
@@ -168,7 +186,48 @@ fn keep_owner_and_mode(file: &File, before: &Metadata) -> io::Result<()> {
         let group = rustix::fs::Gid::from_raw(before.gid());
         let _: Result<_, _> = rustix::fs::fchown(file, Some(owner), Some(group));
     }
-    file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o777))
+    // After the owner, whose change takes some of them away.
+    file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))
+}
+
+/// What a user keeps from being written, although the folder would let it be replaced (fT14).
+fn refuse_kept(path: &Path, at: &Path, metadata: &Metadata) -> Result<(), FileError> {
+    let mode = metadata.mode() & 0o777;
+    let is_writable = mode & 0o222 != 0
+        && rustix::fs::accessat(
+            rustix::fs::CWD,
+            at,
+            rustix::fs::Access::WRITE_OK,
+            rustix::fs::AtFlags::EACCESS,
+        )
+        .is_ok();
+    if !is_writable {
+        return Err(FileError::ReadOnly { path: path.to_owned(), mode });
+    }
+    if metadata.nlink() > 1 {
+        return Err(FileError::HardLinked { path: path.to_owned(), links: metadata.nlink() });
+    }
+    Ok(())
+}
+
+/// Access lists and a user's own attributes. Where the file system has none, or does not let us, there are none to keep.
+fn keep_attributes(file: &File, before: &Path) {
+    let mut names = vec![0_u8; ATTRIBUTES_LEN_MAX];
+    let Ok(len) = rustix::fs::listxattr(before, &mut names) else { return };
+    let mut value = vec![0_u8; ATTRIBUTES_LEN_MAX];
+    for name in names.get(..len).unwrap_or_default().split(|byte| *byte == 0) {
+        let is_users = name.starts_with(b"user.") || name == b"system.posix_acl_access";
+        let name = OsStr::from_bytes(name);
+        if !is_users {
+            continue;
+        }
+        if let Ok(len) = rustix::fs::getxattr(before, name, &mut value)
+            && let Some(value) = value.get(..len)
+        {
+            let _: Result<_, _> =
+                rustix::fs::fsetxattr(file, name, value, rustix::fs::XattrFlags::empty());
+        }
+    }
 }
 
 /// A name that no other file of ours has at the moment.
@@ -226,6 +285,45 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o751);
         assert_eq!(fingerprint(&path).unwrap(), Some(fingerprint_written));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// fT14: what its user made read-only is not replaced, and the way is said.
+    #[test]
+    fn ft14_a_read_only_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        std::fs::write(&path, "old").unwrap();
+        for mode in [0o444, 0o400, 0o000, 0o555] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let error = replace(&path, b"new").unwrap_err().to_string();
+            assert!(error.contains("chmod u+w") && error.contains("read-only"), "{error}");
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        replace(&path, b"new").unwrap();
+    }
+
+    /// fT35: set-group bits and a user's attributes stay; other names of the same file are not parted from it unasked.
+    #[test]
+    fn ft35_what_belongs_to_a_file_stays_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o2775)).unwrap();
+        let has_attributes =
+            rustix::fs::setxattr(&path, "user.note", b"mine", rustix::fs::XattrFlags::empty());
+        replace(&path, b"new").unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o2775);
+        if has_attributes.is_ok() {
+            let mut value = [0; 8];
+            let len = rustix::fs::getxattr(&path, "user.note", &mut value).unwrap();
+            assert_eq!(&value[..len], b"mine");
+        }
+        std::fs::hard_link(&path, folder.path().join("other")).unwrap();
+        let error = replace(&path, b"newer").unwrap_err();
+        assert!(matches!(error, FileError::HardLinked { links: 2, .. }), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(path.metadata().unwrap().nlink(), 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::context::ToolContext;
 use super::files::FileError;
 use super::paths;
 use super::read::resolved;
-use super::walk::{FileGlob, Files, WalkError, notes};
+use super::walk::{FileGlob, Files, LeavesOut, WalkError, left_out, notes};
 
 /// Most paths that are returned: the newest.
 const PATHS_MAX: usize = 200;
@@ -69,14 +69,19 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GlobEr
     if !start.is_dir() {
         return Ok("No files found.".to_owned());
     }
-    let mut files = Files::below(&start, glob.names_hidden, None, context);
+    let leaves_out = LeavesOut::of(glob.names_hidden);
+    let mut files = Files::below(&start, leaves_out, None, context);
     let mut found: Vec<(SystemTime, PathBuf)> = files
         .by_ref()
         .filter(|path| glob.accepts(path, &start, &start))
         .take(FOUND_MAX)
         .map(|path| (modified(&path), path))
         .collect();
-    let notes = notes(files.cut || found.len() == FOUND_MAX, files.unreadable);
+    let mut notes = notes(files.cut || found.len() == FOUND_MAX, files.unreadable);
+    if found.is_empty() {
+        let fits = |path: &Path| glob.accepts(path, &start, &start);
+        notes.push_str(&left_out(&start, leaves_out, None, context, fits).note());
+    }
     found.sort_by(|one, two| two.0.cmp(&one.0).then_with(|| one.1.cmp(&two.1)));
     Ok(show(&found, context) + &notes)
 }
@@ -202,5 +207,22 @@ mod tests {
         let text = glob(&context, "many/*", None).unwrap();
         assert_eq!(text.lines().count(), PATHS_MAX + 1);
         assert!(text.ends_with("[7 older files not shown: narrow the pattern or `path`]"));
+    }
+
+    /// fT16: as for Grep.
+    #[test]
+    fn ft16_what_was_named_is_found_though_it_is_ignored() {
+        let (_dir, context) = tree();
+        std::fs::create_dir(context.cwd.join("scripts")).unwrap();
+        std::fs::write(context.cwd.join("scripts/run"), "").unwrap();
+        std::fs::write(context.cwd.join(".gitignore"), "scripts/*\n").unwrap();
+        let find = |pattern: &str| {
+            let input = serde_json::from_value(json!({ "pattern": pattern })).unwrap();
+            run(&input, &context).unwrap()
+        };
+        assert_eq!(find("scripts/*"), "scripts/run");
+        let blind = find("**/run");
+        assert!(blind.contains("1 that .gitignore names"), "{blind}");
+        assert_eq!(find("**/absent"), "No files found.");
     }
 }

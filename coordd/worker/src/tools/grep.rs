@@ -19,7 +19,7 @@ use super::files::{self, FileError};
 use super::input::{flag, number};
 use super::paths;
 use super::read::resolved;
-use super::walk::{FileGlob, Files, WalkError, notes};
+use super::walk::{FileGlob, Files, LeavesOut, WalkError, left_out, notes};
 
 /// Lines or paths that are returned unless the call says otherwise.
 const HEAD_LIMIT_DEFAULT: u64 = 250;
@@ -141,16 +141,22 @@ pub(super) fn run(input: &Input, context: &ToolContext) -> Result<String, GrepEr
         }
         return Ok(results.into_text(context, ""));
     }
-    let hidden_too = glob.as_ref().is_some_and(|glob| glob.names_hidden);
-    let mut files = Files::below(&root, hidden_too, types, context);
+    let leaves_out = LeavesOut::of(glob.as_ref().is_some_and(|glob| glob.names_hidden));
+    let fits = |path: &Path| {
+        glob.as_ref().is_none_or(|glob| glob.accepts(path, &root, context.real_cwd()))
+    };
+    let mut files = Files::below(&root, leaves_out, types.clone(), context);
     while !results.is_full()
         && let Some(path) = files.next()
     {
-        if glob.as_ref().is_none_or(|glob| glob.accepts(&path, &root, context.real_cwd())) {
+        if fits(&path) {
             results.search(&mut searcher, &matcher, &path, context);
         }
     }
-    let notes = notes(files.cut, files.unreadable + results.unreadable);
+    let mut notes = notes(files.cut, files.unreadable + results.unreadable);
+    if results.is_empty() {
+        notes.push_str(&left_out(&root, leaves_out, types, context, fits).note());
+    }
     Ok(results.into_text(context, &notes))
 }
 
@@ -222,6 +228,10 @@ impl Results {
             unreadable: 0,
             full: false,
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.matches == 0 && !self.full
     }
 
     fn is_full(&self) -> bool {
@@ -371,7 +381,7 @@ mod tests {
         let text = grep(&context, json!({ "pattern": "needle" })).unwrap();
         assert_eq!(sorted(&text), ["a.rs", "src/deep/er.py", "src/lib.rs"]);
         let text = grep(&context, json!({ "pattern": "nothing" })).unwrap();
-        assert_eq!(text, "No matches found.");
+        assert!(text.starts_with("No matches found.\n[files that were not searched"), "{text}");
     }
 
     #[test]
@@ -464,6 +474,25 @@ mod tests {
         switch.stop();
         let text = grep(&context.with_stop(stop), json!({ "pattern": "needle" })).unwrap();
         assert!(text.contains("ended before its end"), "{text}");
+    }
+
+    /// fT16: a folder that the call names is searched although an ignore file names all of it; what was not searched is counted.
+    #[test]
+    fn ft16_absence_and_blindness_do_not_look_the_same() {
+        let (_dir, context) = tree();
+        std::fs::create_dir(context.cwd.join("scripts")).unwrap();
+        std::fs::write(context.cwd.join("scripts/run"), "only here\n").unwrap();
+        std::fs::write(context.cwd.join("scripts/.hidden"), "only here\n").unwrap();
+        std::fs::write(context.cwd.join(".gitignore"), "/target/\n*.log\nscripts/*\n").unwrap();
+        let search = |input: Value| run(&serde_json::from_value(input).unwrap(), &context).unwrap();
+        assert_eq!(search(json!({ "pattern": "only here", "path": "scripts" })), "scripts/run");
+        let whole = search(json!({ "pattern": "only here" }));
+        assert!(whole.starts_with("No matches found."), "{whole}");
+        assert!(whole.contains("3 that .gitignore names, 3 hidden"), "{whole}");
+        let nothing = search(json!({ "pattern": "nowhere", "path": "src/deep" }));
+        assert_eq!(nothing, "No matches found.");
+        let typed = search(json!({ "pattern": "nowhere", "glob": "*.log" }));
+        assert!(typed.contains("1 that .gitignore names;"), "{typed}");
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) use self::{
     context::{StopSwitch, ToolContext},
     input::{InputError, check_fields, parse as parse_input},
     process_tree::{MARKER_NAME, ProcessTree, become_subreaper, new_marker},
+    seen::{FILE_NAME as SEEN_FILE_NAME, SeenFiles},
 };
 
 /// A tool that this process runs by itself.
@@ -182,6 +183,22 @@ impl Tool {
         ToolSpec { name: self.name(), description, input_schema }
     }
 
+    /// What is wrong with an input before anything is done. A call that cannot run is not asked about.
+    fn fault(self, input: &Value) -> Option<ToolOutput> {
+        match self {
+            Self::Bash => match self.parse(input) {
+                Ok(input) => bash::fault(&input),
+                Err(output) => Some(output),
+            },
+            Self::Edit => self.parse::<edit::Input>(input).err(),
+            Self::Glob => self.parse::<glob::Input>(input).err(),
+            Self::Grep => self.parse::<grep::Input>(input).err(),
+            Self::Read => self.parse::<read::Input>(input).err(),
+            Self::TodoWrite => self.parse::<todo_write::Input>(input).err(),
+            Self::Write => self.parse::<write::Input>(input).err(),
+        }
+    }
+
     async fn run(self, input: &Value, context: &ToolContext) -> ToolOutput {
         match self {
             Self::Bash => match self.parse(input) {
@@ -227,6 +244,11 @@ impl Tool {
             )),
         }
     }
+}
+
+/// What is wrong with a call of a tool of ours, so that it cannot run whatever the user says to it.
+pub(crate) fn fault(name: &str, input: &Value) -> Option<String> {
+    Tool::from_name(name)?.fault(input).map(|output| output.text)
 }
 
 /// Whether a call changes nothing, so that it may run at the same time as others of its kind.

@@ -8,6 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use unicode_normalization::UnicodeNormalization as _;
+
 /// Most symlinks on one way, as in the kernel.
 const LINKS_MAX: usize = 40;
 
@@ -73,11 +75,29 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, PathError> {
                     pending.push_front(part);
                 }
             }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                resolved = seeming(&resolved, &part).map_or(next, |name| resolved.join(name));
+            }
             Err(error) if is_no_link(&error) => resolved = next,
             Err(source) => return Err(PathError::Unreadable { path: next, source }),
         }
     }
     Ok(resolved)
+}
+
+/// The name in a folder that is shown as this one, where there is no such name but exactly one that looks so: one that is no UTF-8,
+/// or whose letters have their accents in the other of two forms (fT33).
+fn seeming(folder: &Path, name: &OsStr) -> Option<OsString> {
+    let wanted = name.to_str().filter(|it| !it.is_ascii())?;
+    let wanted: String = wanted.nfc().collect();
+    let mut found = None;
+    for entry in std::fs::read_dir(folder).ok()?.take(NAMES_MAX).flatten() {
+        let there = entry.file_name();
+        if there.to_string_lossy().nfc().eq(wanted.chars()) && found.replace(there).is_some() {
+            return None;
+        }
+    }
+    found
 }
 
 /// Takes out `.` and `..` by the letters alone.
@@ -193,6 +213,23 @@ mod tests {
         assert_eq!(resolve(&path.join("inside/up/new")).unwrap(), path.join("new"));
         assert_eq!(resolve(&path.join("link/../x/./y")).unwrap(), path.join("x/y"));
         assert_eq!(resolve(&path.join("inside/new/dir")).unwrap(), path.join("inside/new/dir"));
+    }
+
+    /// fT33: a name is found as it is shown, unless two are shown so.
+    #[test]
+    fn ft33_a_name_is_found_as_it_is_shown() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let (_folder, path) = folder();
+        let latin = OsStr::from_bytes(b"caf\xe9.txt");
+        std::fs::write(path.join(latin), "").unwrap();
+        std::fs::create_dir(path.join("re\u{301}sume\u{301}")).unwrap();
+        assert_eq!(resolve(&path.join("caf\u{fffd}.txt")).unwrap(), path.join(latin));
+        let inside = resolve(&path.join("r\u{e9}sum\u{e9}/new")).unwrap();
+        assert_eq!(inside, path.join("re\u{301}sume\u{301}/new"));
+        assert_eq!(resolve(&path.join("other\u{e9}")).unwrap(), path.join("other\u{e9}"));
+        std::fs::write(path.join(OsStr::from_bytes(b"caf\xe8.txt")), "").unwrap();
+        let unclear = path.join("caf\u{fffd}.txt");
+        assert_eq!(resolve(&unclear).unwrap(), unclear);
     }
 
     /// `link/..` is the parent of the link's target, which the letters alone do not tell.

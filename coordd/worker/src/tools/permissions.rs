@@ -36,6 +36,7 @@ use super::{glob, paths};
 pub(crate) use self::guards::{CONFIGURES, Places, state_of};
 pub(crate) use self::plain::ShellSettings;
 pub(crate) use self::rule::RuleError;
+pub(crate) use self::shell::programs_of;
 
 /// Folders inside a workspace whose files configure what runs: writing there always asks.
 const PROTECTED_FOLDERS: [&str; 3] = [".git", ".claude", ".coordd"];

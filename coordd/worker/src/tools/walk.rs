@@ -3,6 +3,7 @@
 //!
 //! It must not leave the folder through a symlink, and must end when the call is stopped.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,12 @@ use super::context::{PathFilter, ToolContext};
 
 /// Longest walk. What was found until then is returned, with a note.
 const WALK_MS_MAX: u64 = 60_000;
+
+/// Most files that are counted as left out.
+const COUNTED_MAX: usize = 10_000;
+
+/// Most searched files that are remembered to count the others: some tens of megabytes.
+const SEARCHED_MAX: usize = 200_000;
 
 /// Why a search could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +74,90 @@ impl FileGlob {
     }
 }
 
+/// What a search leaves out by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeavesOut {
+    /// What ignore files name, and hidden files.
+    IgnoredAndHidden,
+    /// What ignore files name.
+    Ignored,
+    /// Nothing.
+    Nothing,
+}
+
+impl LeavesOut {
+    /// For a glob, which may name hidden files.
+    pub(super) fn of(names_hidden: bool) -> Self {
+        if names_hidden { Self::Ignored } else { Self::IgnoredAndHidden }
+    }
+}
+
+/// Files that a search left out, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    ignored: usize,
+    hidden: usize,
+    /// There are more, and they were not counted.
+    is_cut: bool,
+    /// So many were searched that the others cannot be told from them.
+    is_unknown: bool,
+}
+
+/// Counts the files below a folder that would fit a search and were left out of it.
+pub(super) fn left_out(
+    root: &Path,
+    leaves_out: LeavesOut,
+    types: Option<Types>,
+    context: &ToolContext,
+    fits: impl Fn(&Path) -> bool,
+) -> LeftOut {
+    let mut found = LeftOut::default();
+    if leaves_out == LeavesOut::Nothing {
+        return found;
+    }
+    let searched = Files::below(root, leaves_out, types.clone(), context);
+    let searched: BTreeSet<PathBuf> = searched.take(SEARCHED_MAX).collect();
+    if searched.len() == SEARCHED_MAX {
+        found.is_unknown = true;
+        return found;
+    }
+    let all = Files::below(root, LeavesOut::Nothing, types, context);
+    for path in all.filter(|path| !searched.contains(path) && fits(path)) {
+        let mut inside = path.strip_prefix(root).unwrap_or(&path).components();
+        let is_hidden = leaves_out == LeavesOut::IgnoredAndHidden
+            && inside.any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        *(if is_hidden { &mut found.hidden } else { &mut found.ignored }) += 1;
+        if found.ignored + found.hidden >= COUNTED_MAX {
+            found.is_cut = true;
+            break;
+        }
+    }
+    found
+}
+
+impl LeftOut {
+    /// What the model is told, so that absence and blindness do not look the same (fT16).
+    pub(super) fn note(self) -> String {
+        if self.is_unknown {
+            return "\n[files that .gitignore names and hidden ones were not searched, unless `path` or the glob names them]".to_owned();
+        }
+        let more = if self.is_cut { "at least " } else { "" };
+        let kinds = [(self.ignored, "that .gitignore names"), (self.hidden, "hidden")];
+        let parts: Vec<String> = kinds
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{more}{count} {kind}"))
+            .collect();
+        if parts.is_empty() {
+            return String::new();
+        }
+        format!(
+            "\n[files that were not searched: {}; name one, or its folder, in `path` to search it]",
+            parts.join(", ")
+        )
+    }
+}
+
 /// The regular files below a folder, until a stop or the end of the time.
 pub(super) struct Files<'a> {
     walk: Walk,
@@ -81,12 +172,21 @@ pub(super) struct Files<'a> {
 impl<'a> Files<'a> {
     pub(super) fn below(
         root: &Path,
-        hidden_too: bool,
+        leaves_out: LeavesOut,
         types: Option<Types>,
         context: &'a ToolContext,
     ) -> Self {
         let mut builder = WalkBuilder::new(root);
-        builder.hidden(!hidden_too).require_git(false).follow_links(false);
+        // A folder that the call names is searched, although an ignore file above it may name all that is in it.
+        let is_named = root != context.real_cwd() && is_ignored(root, context);
+        builder
+            .hidden(leaves_out == LeavesOut::IgnoredAndHidden)
+            .require_git(false)
+            .follow_links(false)
+            .parents(!is_named);
+        if leaves_out == LeavesOut::Nothing {
+            builder.git_ignore(false).git_global(false).git_exclude(false).ignore(false);
+        }
         builder.sort_by_file_name(std::ffi::OsStr::cmp);
         if let Some(types) = types {
             builder.types(types);
@@ -106,6 +206,17 @@ impl<'a> Files<'a> {
         let deadline = Instant::now() + Duration::from_millis(WALK_MS_MAX);
         Self { walk: builder.build(), context, deadline, cut: false, unreadable: 0 }
     }
+}
+
+/// Whether ignore files above a folder name all that is in it.
+fn is_ignored(folder: &Path, context: &ToolContext) -> bool {
+    let mut builder = WalkBuilder::new(folder);
+    builder.hidden(false).require_git(false).follow_links(false).max_depth(Some(1));
+    let is_inside = |entry: &ignore::DirEntry| entry.depth() > 0;
+    let sees = |builder: &WalkBuilder| builder.build().flatten().any(|entry| is_inside(&entry));
+    let is_blind = !sees(&builder);
+    // An empty folder is no reason to look further.
+    is_blind && !context.stop.is_stopped() && sees(builder.parents(false))
 }
 
 impl Iterator for Files<'_> {
@@ -169,7 +280,7 @@ pub(super) mod tests {
     }
 
     fn found(hidden_too: bool, context: &ToolContext) -> Vec<String> {
-        let files = Files::below(&context.cwd, hidden_too, None, context);
+        let files = Files::below(&context.cwd, LeavesOut::of(hidden_too), None, context);
         files.map(|file| context.shown(&file).display().to_string()).collect()
     }
 
@@ -190,7 +301,7 @@ pub(super) mod tests {
         let (switch, stop) = super::super::StopSwitch::new();
         let context = context.with_stop(stop);
         switch.stop();
-        let mut files = Files::below(&context.cwd, false, None, &context);
+        let mut files = Files::below(&context.cwd, LeavesOut::IgnoredAndHidden, None, &context);
         assert_eq!(files.next(), None);
         assert!(files.cut);
     }
@@ -202,7 +313,12 @@ pub(super) mod tests {
         let sealed = context.cwd.join("src");
         context.withheld = Some(std::sync::Arc::new(move |path: &Path| path.starts_with(&sealed)));
         assert_eq!(found(false, &context), ["a.rs"]);
-        let inside = Files::below(&context.cwd.join("src/deep"), false, None, &context);
+        let inside = Files::below(
+            &context.cwd.join("src/deep"),
+            LeavesOut::IgnoredAndHidden,
+            None,
+            &context,
+        );
         assert_eq!(inside.count(), 1);
     }
 

@@ -93,7 +93,10 @@ async fn wrong_input_says_what_to_do() {
         (" ", None, "is empty"),
         ("a\0b", None, "NUL byte"),
         (long.as_str(), None, "into a file first"),
-        ("true", Some(0), "The timeout is 0 ms"),
+        ("true", Some(0), "in milliseconds"),
+        // fT32: seconds were meant.
+        ("true", Some(120), "Give 120000 for 120 seconds"),
+        ("true", Some(999), "in milliseconds"),
     ] {
         let output = run(input(command, timeout), &context).await;
         assert!(output.is_error && output.text.contains(expected), "{}", output.text);
@@ -128,7 +131,10 @@ async fn a_command_starts_clean() {
     let masks: Vec<u64> = masks.iter().map(|it| it & !(0b11 << 31)).collect();
     assert_eq!(masks, [0, 0]);
     let output = bash(&context, "/usr/bin/env | cut -d= -f1 | sort | tr '\\n' ' '").await;
-    assert_eq!(output.text, "COORDD_TOOL_CALL PATH PWD SHLVL _");
+    let added: Vec<String> = alone::variables().map(|(name, _)| name.to_owned()).collect();
+    let names: Vec<&str> =
+        output.text.split(' ').filter(|name| !added.iter().any(|it| it == name)).collect();
+    assert_eq!(names, ["COORDD_TOOL_CALL", "PATH", "PWD", "SHLVL", "_"]);
     let output = bash(&context, "yes | head -n 1; echo ${PIPESTATUS[0]}").await;
     assert_eq!(output.text, "y\n141", "SIGPIPE has its default action");
 }
@@ -159,10 +165,10 @@ async fn a_filter_behind_the_command_is_read_to_its_end() {
 async fn a_timeout_ends_the_command_and_keeps_its_output() {
     let (_dir, context) = context();
     let start = Instant::now();
-    let output = run(input("echo before; exec sleep 1000", Some(300)), &context).await;
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let output = run(input("echo before; exec sleep 1000", Some(1_000)), &context).await;
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     assert!(output.is_error);
-    assert!(output.text.contains("longer than 300 ms"), "{}", output.text);
+    assert!(output.text.contains("longer than 1000 ms"), "{}", output.text);
     assert!(output.text.ends_with("Output until then:\nbefore"), "{}", output.text);
 }
 
@@ -172,7 +178,7 @@ async fn a_double_forked_process_in_its_own_session_ends_with_a_timeout() {
     let (_dir, context) = context();
     let command = "setsid sh -c 'setsid sh -c \"echo \\$\\$ >> pids; exec sleep 1000\" & echo $$ >> pids; sleep 1000' \
                    </dev/null >/dev/null 2>&1 & sleep 1000";
-    let output = run(input(command, Some(500)), &context).await;
+    let output = run(input(command, Some(1_000)), &context).await;
     assert!(output.text.contains("longer than"), "{}", output.text);
     assert_eq!(survivors(&context, "pids"), (2, vec![]));
 }
@@ -300,4 +306,30 @@ fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// fT17: who would wait for a person at a terminal ends at once, and says which way there is.
+#[tokio::test]
+async fn ft17_editors_pagers_and_prompts_end_at_once() {
+    let (dir, context) = context();
+    let repository = "git init -q . && git config user.name a && git config user.email a@b && echo x >f && git add f";
+    assert!(!bash(&context, repository).await.is_error);
+    for (command, says) in [
+        ("git commit", "git commit -m"),
+        ("git commit -q -m one && git commit --amend", "git commit -m"),
+        ("git rebase -i --root", "no editor can be opened"),
+        ("vim f", "vim needs a terminal"),
+        ("vi f; exit 3", "vi needs a terminal"),
+        ("nano f", "nano needs a terminal"),
+    ] {
+        let start = Instant::now();
+        let output = run(input(command, Some(20_000)), &context).await;
+        assert!(output.is_error && output.text.contains(says), "{command}: {}", output.text);
+        assert!(start.elapsed() < Duration::from_secs(15), "{command}: {:?}", start.elapsed());
+    }
+    for command in ["git log", "git --paginate log", "read x || echo none", "git diff HEAD~0"] {
+        let output = run(input(command, Some(20_000)), &context).await;
+        assert!(!output.is_error, "{command}: {}", output.text);
+    }
+    drop(dir);
 }

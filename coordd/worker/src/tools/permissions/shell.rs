@@ -188,6 +188,16 @@ impl Redirect {
     }
 }
 
+/// The programs that a command names, each with its arguments as far as they are plain text.
+pub(crate) fn programs_of(command: &str) -> Vec<(String, Vec<String>)> {
+    let script = parse(command);
+    let named = |part: &Part| {
+        let arguments = part.words.iter().skip(1).map(Word::text).collect();
+        Some((part.program()?, arguments))
+    };
+    script.all_parts().into_iter().filter_map(named).collect()
+}
+
 pub(super) fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
