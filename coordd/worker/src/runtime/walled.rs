@@ -8,7 +8,7 @@ use coordd_sandbox::{Abilities, Hosts, Level};
 use proto::agent::{Bootstrap, Runtime};
 
 use crate::tools::ToolContext;
-use crate::tools::permissions::Permissions;
+use crate::tools::permissions::{Permissions, state_of};
 use crate::tools::walls::{self, PathRules, Site, Walls};
 
 /// Puts the agent's commands into a box, where there is one. Returns what to call that in a status view.
@@ -26,7 +26,7 @@ pub(super) fn put_up(
     if boot.permissions.sandbox.off {
         return Ok("not boxed: switched off".to_owned());
     }
-    let (program, abilities) = match walls::probe() {
+    let (program, abilities) = match walls::probe(state_of(Path::new(&boot.state_dir))) {
         Ok(probed) => probed,
         Err(error) => {
             let why = coordd_common::chain(&error);
@@ -88,7 +88,7 @@ fn alone(
     if boot.runtime != Runtime::Native {
         return missing("the runtime of this worker is another program; start native workers");
     }
-    let (program, abilities) = match walls::probe() {
+    let (program, abilities) = match walls::probe(state_of(Path::new(&boot.state_dir))) {
         Ok(probed) => probed,
         Err(error) => return missing(&coordd_common::chain(&error)),
     };

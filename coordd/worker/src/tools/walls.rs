@@ -13,6 +13,7 @@ mod aftermath;
 mod caches;
 mod git;
 pub(crate) mod places;
+mod probed;
 pub(crate) mod proxy;
 mod standing;
 mod surroundings;
@@ -23,16 +24,11 @@ use std::path::{Path, PathBuf};
 
 use coordd_sandbox::{Abilities, Bind, Hosts, Level, Place, Policy, VERSION};
 
+pub(crate) use self::probed::probe;
 use self::standing::Standing;
 pub(crate) use self::surroundings::environment;
 use super::ToolContext;
 use super::context::PathFilter;
-
-/// The program, beside this one.
-const PROGRAM_NAME: &str = "coordd-sandbox";
-
-/// Longest answer of a probe.
-const PROBE_LEN_MAX: usize = 64 * 1024;
 
 /// How far a command reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,23 +118,6 @@ pub(crate) struct Prepared {
     before: Standing,
 }
 
-/// What this machine can do, as the program beside this one finds it out.
-pub(crate) fn probe() -> Result<(PathBuf, Abilities), WallsError> {
-    let own = std::env::current_exe().unwrap_or_default();
-    let program = own.with_file_name(PROGRAM_NAME);
-    let output = std::process::Command::new(&program)
-        .arg("--probe")
-        .env_clear()
-        .stdin(std::process::Stdio::null())
-        .output()
-        .map_err(|source| WallsError::NoProgram { program: program.clone(), source })?;
-    let said = output.stdout.get(..output.stdout.len().min(PROBE_LEN_MAX)).unwrap_or_default();
-    match serde_json::from_slice(said) {
-        Ok(abilities) => Ok((program, abilities)),
-        Err(_) => Err(WallsError::OtherBuild { program }),
-    }
-}
-
 impl Walls {
     pub(crate) fn new(
         (program, mut abilities): (PathBuf, Abilities),
@@ -164,6 +143,11 @@ impl Walls {
             rules,
             hosts,
         }
+    }
+
+    /// A box could not be built: what was found out of the machine is not true any more.
+    pub(crate) fn doubt(&self) {
+        probed::forget(super::permissions::state_of(self.folder.parent().unwrap_or(&self.folder)));
     }
 
     pub(crate) fn program(&self) -> &Path {

@@ -158,7 +158,10 @@ impl Boxed {
             ([], _) => {
                 Err(BashError::BoxFailed("it did not say whether the command began".to_owned()))
             }
-            (why, _) => Err(BashError::BoxFailed(String::from_utf8_lossy(why).into_owned())),
+            (why, _) => {
+                self.walls.doubt();
+                Err(BashError::BoxFailed(String::from_utf8_lossy(why).into_owned()))
+            }
         }
     }
 
