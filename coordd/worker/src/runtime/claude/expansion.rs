@@ -52,6 +52,8 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use proto::notification::{Notification, RunStatus, Usage};
+
     use super::*;
 
     #[test]
@@ -73,8 +75,17 @@ mod tests {
         let agent = || Origin::Agent { name: "lead".into() };
         let outside =
             Origin::Outside { name: "n".into(), address: "uds:/x".into(), verified: true };
+        // What a worker reports is a worker's words, though coordd wrote the frame.
+        let notification = Notification {
+            task_id: "a1".into(),
+            status: RunStatus::Completed,
+            summary: String::new(),
+            result: "@a".into(),
+            usage: Usage::default(),
+        };
+        let reported = Origin::Notification { notification };
         assert_eq!(as_handed_over(&Origin::User {}, "@a"), "@a");
-        for origin in [agent(), outside, Origin::System {}] {
+        for origin in [agent(), outside, reported, Origin::System {}] {
             assert_eq!(as_handed_over(&origin, "@a"), "\u{ff20}a", "{origin:?}");
         }
     }
