@@ -69,10 +69,10 @@ mod tests {
     fn columns_line_up_by_width_and_cells_are_cleaned() {
         let mut table = Table::new(&["NAME", "STATE", "DOING"]);
         table.row(["日本".into(), "idle".into(), "x\u{1b}[2Jy\nz".into()]);
-        table.row(["a".into(), "needs input".into(), String::new()]);
+        table.row(["a".into(), "waits for you".into(), String::new()]);
         assert_eq!(
             table.render(None),
-            "NAME  STATE        DOING\n日本  idle         xy z\na     needs input\n"
+            "NAME  STATE          DOING\n日本  idle           xy z\na     waits for you\n"
         );
     }
 

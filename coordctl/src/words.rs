@@ -12,7 +12,7 @@ pub(crate) fn agent_state(state: AgentState) -> &'static str {
         AgentState::Waiting => "waiting",
         AgentState::Starting => "starting",
         AgentState::Running => "running",
-        AgentState::NeedsInput => "needs input",
+        AgentState::NeedsInput => "waits for you",
         AgentState::Idle => "idle",
         AgentState::Stopping => "stopping",
         AgentState::Stopped => "stopped",
@@ -130,10 +130,10 @@ pub(crate) fn doing(agent: &AgentView) -> String {
         let is_there = !matches!(agent.state, AgentState::Stopped | AgentState::Starting);
         return if is_there { "connected" } else { "not connected" }.to_owned();
     }
+    // A question is the daemon's word; what the agent reported last may be older.
+    let is_told = is_busy(agent.state) && agent.state != AgentState::NeedsInput;
     match &agent.activity {
-        Some(activity) if is_busy(agent.state) && !activity.doing.is_empty() => {
-            line(&activity.doing)
-        }
+        Some(activity) if is_told && !activity.doing.is_empty() => line(&activity.doing),
         _ => agent_state(agent.state).to_owned(),
     }
 }

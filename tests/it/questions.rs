@@ -1,6 +1,8 @@
 //! questions to the user, where they are shown, answered, and waited for.
 
+use proto::Outcome;
 use proto::agent::Permissions;
+use proto::error::ErrorCode;
 use proto::request::{NewSession, Request};
 use proto::response::Response;
 use proto::view::PermissionView;
@@ -111,6 +113,46 @@ fn fa15_a_permission_mode_that_is_none_is_refused_at_once() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("yolo") && ran.stderr.contains("line 2"), "{ran:?}");
     assert_eq!(daemon.client().sessions().len(), 0);
+}
+
+/// of two clients that answer at once one is taken; the other is told, now and after a restart, and nothing is done twice.
+#[test]
+fn a2_a_question_is_answered_once_whoever_comes_late() {
+    let mut daemon = Daemon::start();
+    daemon.client().new_session(writes(&daemon, &["a.txt", "b.txt"]));
+    let id = until_open(&mut daemon.client(), 1)[0].id.clone();
+    let status = daemon.coordctl(&["status", "dates"]);
+    assert!(status.stdout.contains("waits for you"), "{status:?}");
+    assert!(!status.stdout.contains("running"), "{status:?}");
+    let answer = |id: &str, allow: bool| Request::PermissionAnswer {
+        id: id.to_owned(),
+        allow,
+        always: false,
+        reason: String::new(),
+    };
+    let mut clients = [daemon.client(), daemon.client()];
+    let calls = [true, false].map(|allow| answer(&id, allow));
+    let [first, second] = &mut clients;
+    let [yes, no] = calls.clone();
+    let (yes, no) = (first.start_call(yes, None), second.start_call(no, None));
+    let replies = [first.reply(yes), second.reply(no)];
+    let taken: Vec<bool> = replies.iter().map(|reply| matches!(reply, Outcome::Ok(_))).collect();
+    assert!(taken == [true, false] || taken == [false, true], "{replies:?}");
+    let is_allowed = taken[0];
+    assert_eq!(until_open(&mut daemon.client(), 1)[0].question.input.0["file_path"], "b.txt");
+    assert_eq!(daemon.at("w/a.txt").exists(), is_allowed, "the answer that was taken counts");
+    daemon.kill9();
+    daemon.restart();
+    for late in calls {
+        let refused = daemon.client().denied(late);
+        assert_eq!(refused.code, ErrorCode::State, "{refused:?}");
+        assert!(refused.message.contains("already answered"), "{refused:?}");
+    }
+    let late = daemon.coordctl(&["permit", if is_allowed { "deny" } else { "allow" }, &id]);
+    assert!(late.code == 3 && late.stderr.contains("already answered"), "{late:?}");
+    assert_eq!(daemon.at("w/a.txt").exists(), is_allowed, "a late answer changes nothing");
+    let entries = daemon.client().transcript("dates/lead");
+    assert_eq!(story::results(&entries).len(), 1, "the call was answered once");
 }
 
 fn open(client: &mut Client) -> Vec<PermissionView> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 mod contract;
 mod dependencies;
 mod documents;
+mod named;
 mod sources;
 
 /// The folders that hold our code, and documents that are read on GitHub.

@@ -156,8 +156,10 @@ fn model(wire: proto::agent::Model) -> Model {
 fn permissions(wire: proto::agent::Permissions) -> Result<Permissions, ErrorBody> {
     let proto::agent::Permissions { mode, allow, ask, deny, sandbox } = wire;
     let Some(mode) = ApprovalMode::from_word(&mode) else {
-        let known = ApprovalMode::ALL.map(ApprovalMode::as_str).join(", ");
-        let message = format!("there is no permission mode {mode:?}; one of{known}");
+        let known: Vec<_> = ApprovalMode::ALL.map(ApprovalMode::as_str).into();
+        let known = known.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
+        let message =
+            format!("there is no permission mode {mode:?}; there are {}", known.join(", "));
         return Err(ErrorBody::new(ErrorCode::Invalid, message));
     };
     let proto::agent::SandboxChoice { off, hosts, outside } = sandbox;

@@ -99,7 +99,7 @@ fn stems(name: &str) -> Vec<String> {
 }
 
 /// The names of tests in a source: functions after an attribute that ends in `test`.
-fn tests(source: &str) -> Vec<&str> {
+pub(super) fn tests(source: &str) -> Vec<&str> {
     let mut is_test = false;
     let mut found = Vec::new();
     for line in source.lines().map(str::trim) {
