@@ -347,3 +347,40 @@ fn ft32_a_call_that_cannot_run_is_not_asked_about() {
     }
     assert!(!daemon.at("w/made").exists());
 }
+
+/// W-14: the model is told what files of the user and of the project say, before its first message, and of changes once.
+#[test]
+fn w14_instructions_in_files_are_told_before_the_first_message() {
+    let daemon = Daemon::start();
+    daemon.write("h/.claude/CLAUDE.md", "Prefer short words.\n");
+    daemon.write("w/AGENTS.md", "Run `make check` before you are done.\n");
+    daemon.write("w/deep/CLAUDE.md", "Nothing here is generated.\n");
+    daemon.write("w/deep/notes.txt", "the heron\n");
+    let path = daemon.at("w/deep/notes.txt");
+    let endpoint = Endpoint::start(vec![
+        Answer::Call(vec![("Read", json!({ "file_path": path }))]),
+        Answer::Say("Read."),
+        Answer::Say("Again."),
+        Answer::Say("And again."),
+    ]);
+    let mut client = daemon.client();
+    let new = session_at(&daemon, Provider::Anthropic, &endpoint.url());
+    let (lead, last) = last_run(&mut client, new);
+    assert_eq!(last.status, RunStatus::Completed, "{last:?}");
+    let told = |request: usize| endpoint.seen()[request].body["messages"].to_string();
+    let first = told(0);
+    let places = ["Prefer short words.", "make check", "look around"].map(|it| first.find(it));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{first}");
+    assert!(!first.contains("Nothing here is generated"), "{first}");
+    assert!(told(1).contains("Nothing here is generated"), "{}", told(1));
+    let session = lead.trim_end_matches("/lead").to_owned();
+    let mut again = |runs: u32| {
+        let text = "go on".to_owned();
+        client.ok(proto::request::Request::Prompt { session: session.clone(), agent: None, text });
+        client.agent_until(&lead, "has ended another run", |agent| agent.runs == runs);
+        told(usize::try_from(runs).unwrap()).matches("make check").count()
+    };
+    assert_eq!(again(2), 1, "it is not told again");
+    daemon.write("w/AGENTS.md", "Run `make check` twice.\n");
+    assert_eq!(again(3), 2, "a change is told");
+}

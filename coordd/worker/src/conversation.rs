@@ -12,10 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto::entry::{Entry, What};
+use proto::entry::{Entry, Origin, What};
 use proto::notification::{RunStatus, Usage};
 use serde_json::Value;
 
+use crate::instructions::{self, Told};
 use crate::model::{Block, Role, Turn};
 
 /// A call that waits for its result.
@@ -67,6 +68,8 @@ pub(crate) struct Conversation {
     /// Whether the last answer is whole.
     answer_whole: bool,
     has_input: bool,
+    /// Instructions of files that were told.
+    instructions: Told,
     /// The input of the last run, with the ids of its messages.
     inputs: Vec<(Option<String>, String)>,
     last_text: String,
@@ -80,7 +83,10 @@ impl Conversation {
     pub(crate) fn push(&mut self, entry: &Entry) {
         self.count(entry);
         match &entry.what {
-            What::Input { message, text, .. } => {
+            What::Input { origin, message, text } => {
+                if matches!(origin, Origin::System {}) {
+                    instructions::note_told(text, &mut self.instructions);
+                }
                 self.has_input = true;
                 self.answer_whole = false;
                 self.inputs.push((message.clone(), text.clone()));
@@ -203,6 +209,11 @@ impl Conversation {
         self.has_input
     }
 
+    /// Instructions of files that the model was told.
+    pub(crate) fn instructions(&self) -> &Told {
+        &self.instructions
+    }
+
     /// What came in during the last run, in order.
     pub(crate) fn inputs(&self) -> &[(Option<String>, String)] {
         &self.inputs
@@ -252,7 +263,6 @@ impl Conversation {
 
 #[cfg(test)]
 mod tests {
-    use proto::entry::Origin;
     use proto::json::Json;
     use serde_json::json;
 

@@ -22,6 +22,7 @@ mod failpoint;
 #[cfg(test)]
 mod fake_daemon;
 mod framing;
+mod instructions;
 mod link;
 mod mcp;
 mod memory;

@@ -4,7 +4,7 @@
 //! A question is never answered by silence: it waits for as long as the user takes, over restarts
 //! of the daemon.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proto::agent::{Bootstrap, Place, Question, Runtime, Shown};
 use proto::json::Json;
@@ -50,6 +50,12 @@ impl Approvals {
             Ok((rules, sandbox)) => Self { rules: Ok(rules), sandbox },
             Err(why) => Self { rules: Err(why), sandbox: String::new() },
         }
+    }
+
+    /// Whether a file may be read without a question.
+    pub(super) fn may_read(&self, path: &Path) -> bool {
+        let input = serde_json::json!({ "file_path": path });
+        self.rules.as_ref().is_ok_and(|rules| rules.decide("Read", &input) == Decision::Allow)
     }
 
     pub(super) fn check(&self) -> Result<(), Shortfall> {

@@ -2,12 +2,15 @@
 //!
 //! It must not decide when one enters.
 
+use std::path::{Path, PathBuf};
+
 use proto::entry::What;
 use proto::request::Request;
 
 use super::{Agent, system_input};
 use crate::failpoint;
 use crate::framing::{self, Framed, Moment, Reader};
+use crate::instructions::{self, Places};
 use crate::link::Delivered;
 use crate::transcript::TranscriptError;
 
@@ -44,8 +47,42 @@ impl Agent {
         if let Some(text) = self.memory.take_notice() {
             what.insert(0, system_input(text));
         }
+        if let Some(text) = self.instructions() {
+            what.insert(0, system_input(text));
+        }
         self.enter(run, what, ids)?;
         Ok(entered)
+    }
+
+    /// Instructions in files that the model has not been told as they are now.
+    fn instructions(&self) -> Option<String> {
+        let told = self.memory.conversation().instructions();
+        instructions::to_tell(&self.places(), told, &|path| self.may_be_told(path))
+    }
+
+    /// Those of folders in which files were read or changed.
+    pub(super) fn instructions_beside(&self, touched: &[PathBuf]) -> Option<String> {
+        let told = self.memory.conversation().instructions();
+        instructions::to_tell_of(touched, &self.places(), told, &|path| self.may_be_told(path))
+    }
+
+    fn places(&self) -> Places {
+        let variable = |name: &str| {
+            let value = self.boot.env.get(name).filter(|it| it.starts_with('/'))?;
+            Some(PathBuf::from(value))
+        };
+        let home = variable("HOME");
+        let user = variable("CLAUDE_CONFIG_DIR").or_else(|| Some(home.as_ref()?.join(".claude")));
+        // Work for another machine is not the user's, and does not see what the user keeps for their own.
+        let user = user.filter(|_| !self.boot.folder_only);
+        Places { workspace: self.tools.real_cwd().to_owned(), user, home }
+    }
+
+    /// Whether the rules let the agent read a file unasked. The user's own instructions are for it.
+    fn may_be_told(&self, path: &Path) -> bool {
+        let own = self.places().user.and_then(|it| it.canonicalize().ok());
+        let is_own = own.is_some_and(|own| path.starts_with(own));
+        !self.tools.hides(path) && (is_own || self.approvals.may_read(path))
     }
 
     /// Acknowledges again what is in the conversation already. False when it is not.

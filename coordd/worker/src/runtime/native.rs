@@ -10,6 +10,7 @@
 //! Each step follows from where the conversation stands, so that a restarted process goes on in the
 //! middle of a run. It must not report the end of a run; it says how it ended.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use proto::entry::What;
@@ -25,6 +26,7 @@ use crate::conversation::Standing;
 use crate::framing::{self, GO_ON, Moment, RESTARTED};
 use crate::model::Stop;
 use crate::outcome::Shortfall;
+use crate::tools::paths;
 
 /// How long the last call, which writes the report, may take after the time is up.
 const REPORT_MAX: Duration = Duration::from_mins(1);
@@ -86,9 +88,13 @@ impl Run<'_> {
             self.agent.check_control()?;
             match self.agent.memory.conversation().standing() {
                 Standing::CallsOpen => {
+                    let touched = self.touched();
                     round::run(self, &kit).await?;
                     if std::mem::take(&mut self.go_on_due) {
                         self.tell(GO_ON.to_owned())?;
+                    }
+                    if let Some(text) = self.agent.instructions_beside(&touched) {
+                        self.tell(text)?;
                     }
                 }
                 Standing::Answered => {
@@ -113,6 +119,16 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// The files and folders that the open calls are about.
+    fn touched(&self) -> Vec<PathBuf> {
+        let calls = self.agent.memory.conversation().open_calls().iter();
+        let named = calls.filter_map(|call| {
+            let path = call.input.get("file_path").or_else(|| call.input.get("path"))?.as_str()?;
+            paths::resolve(&self.agent.tools.cwd.join(path)).ok()
+        });
+        named.collect()
     }
 
     fn tell(&mut self, text: String) -> Result<(), Halt> {

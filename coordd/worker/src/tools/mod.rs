@@ -38,7 +38,7 @@ pub(crate) use self::{
     context::{StopSwitch, ToolContext},
     input::{InputError, check_fields, parse as parse_input},
     process_tree::{MARKER_NAME, ProcessTree, become_subreaper, new_marker},
-    seen::{FILE_NAME as SEEN_FILE_NAME, SeenFiles},
+    seen::{ContentHash, FILE_NAME as SEEN_FILE_NAME, SeenFiles},
 };
 
 /// A tool that this process runs by itself.
@@ -244,6 +244,12 @@ impl Tool {
             )),
         }
     }
+}
+
+/// The text of a regular file, for what is told without a call. None for what cannot be read, is too large, or is no text.
+pub(crate) fn read_text_file(path: &std::path::Path) -> Option<String> {
+    let (bytes, _) = files::read_whole(path).ok()?;
+    String::from_utf8(bytes).ok()
 }
 
 /// What is wrong with a call of a tool of ours, so that it cannot run whatever the user says to it.

@@ -45,7 +45,7 @@ pub(crate) fn probe(state: &Path) -> Result<(PathBuf, Abilities), WallsError> {
     }
     let abilities = ask(&program)?;
     if let Some(asked) = asked.filter(|_| abilities.level() == Some(Level::Namespaces)) {
-        remember(state, Remembered { asked, abilities: abilities.clone() });
+        remember(state, &Remembered { asked, abilities: abilities.clone() });
     }
     Ok((program, abilities))
 }
@@ -72,8 +72,8 @@ fn remembered(state: &Path, asked: &Asked) -> Option<Abilities> {
     (it.asked == *asked).then_some(it.abilities)
 }
 
-fn remember(state: &Path, it: Remembered) {
-    let written = serde_json::to_vec(&it)
+fn remember(state: &Path, it: &Remembered) {
+    let written = serde_json::to_vec(it)
         .map_err(std::io::Error::from)
         .and_then(|bytes| coordd_common::files::replace(&state.join(FILE_NAME), &bytes, 0o600));
     if let Err(error) = written {
@@ -105,7 +105,7 @@ mod tests {
         let asked = || asked(&program).unwrap();
         let whole = Abilities { overlays: true, ..Abilities::default() };
         assert_eq!(remembered(state, &asked()), None);
-        remember(state, Remembered { asked: asked(), abilities: whole.clone() });
+        remember(state, &Remembered { asked: asked(), abilities: whole.clone() });
         assert_eq!(remembered(state, &asked()), Some(whole));
         for other in [
             Asked { boot: "another".to_owned(), ..asked() },
