@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) max_turns: Option<u32>,
     /// Seconds of one run of a worker.
     pub(crate) run_s: Option<u32>,
+    /// Seconds for which a model's server may be silent.
+    pub(crate) silence_s: Option<u32>,
     /// Whether sessions have a scratchpad (S-2).
     pub(crate) scratchpad: Option<bool>,
     pub(crate) anthropic: Endpoint,
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let config = Config::parse(
-            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nclaude_path = \"/opt/claude\"\ndetach_keys = \"ctrl-a,d\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\n\
+            "model = \"claude-x\"\nruntime = \"claude\"\nlead = \"native\"\nclaude_path = \"/opt/claude\"\ndetach_keys = \"ctrl-a,d\"\nenv_allow = [\"AWS_PROFILE\"]\nworkers = 4\nmax_turns = 50\nrun_s = 600\nsilence_s = 60\n\
              scratchpad = false\n[openai]\nbase_url = \"http://o\"\n[anthropic]\nbase_url = \"http://a\"\n\
              [permissions]\nmode = \"plan\"\nallow = [\"Bash(make *)\"]\nask = [\"Bash\"]\ndeny = [\"Read(.env)\"]\n\
              [daemon]\nanything = 1\n",
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(config.workers, Some(4));
         assert_eq!((config.runtime, config.lead), (Some(Runtime::Claude), Some(Runtime::Native)));
         assert_eq!(config.claude_path.as_deref(), Some(Path::new("/opt/claude")));
-        assert_eq!(config.scratchpad, Some(false));
+        assert_eq!((config.scratchpad, config.silence_s), (Some(false), Some(60)));
         assert_eq!(config.anthropic.base_url.as_deref(), Some("http://a"));
         let rules = config.permissions();
         assert_eq!((rules.mode.as_str(), rules.allow.len()), ("plan", 1));

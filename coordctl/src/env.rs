@@ -235,6 +235,7 @@ const NAMES: &[&str] = &[
     "COORDD_MODEL",
     "COORDD_ORPHAN_LIMIT_S",
     "COORDD_SANDBOX",
+    "COORDD_SILENCE_S",
     "COORDD_SOCKET",
     "COORDD_STATE_DIR",
     "COORDD_WORKER",
@@ -283,6 +284,9 @@ pub(crate) fn for_agents(vars: &Vars, config: &Config) -> Vars {
     let mut env = allowed(vars, &config.env_allow);
     if let Some(path) = &config.claude_path {
         env.entry(CLAUDE.to_owned()).or_insert_with(|| path.to_string_lossy().into_owned());
+    }
+    if let Some(silence_s) = config.silence_s {
+        env.entry("COORDD_SILENCE_S".to_owned()).or_insert_with(|| silence_s.to_string());
     }
     env
 }

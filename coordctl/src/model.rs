@@ -65,7 +65,7 @@ fn none() -> Failure {
     )
 }
 
-/// `rehearsal`, `rehearsal:FILE`, `anthropic:NAME`, `openai:NAME`, or a bare `claude-…` or `gpt-…`.
+/// `rehearsal`, `rehearsal:FILE`, `anthropic:NAME`, `openai:NAME`, `responses:NAME`, or a bare `claude-…` or `gpt-…`.
 fn parse(text: &str, config: &Config, vars: &Vars, cwd: &Path) -> Result<Model, Failure> {
     match text.split_once(':') {
         None if text == "rehearsal" => Ok(rehearsal(None)),
@@ -76,8 +76,11 @@ fn parse(text: &str, config: &Config, vars: &Vars, cwd: &Path) -> Result<Model, 
         Some(("rehearsal", file)) if !file.is_empty() => script(&cwd.join(file), vars),
         Some(("anthropic", name)) if !name.is_empty() => Ok(anthropic(name, config)),
         Some(("openai", name)) if !name.is_empty() => Ok(openai(name, config)),
+        Some(("responses", name)) if !name.is_empty() => {
+            Ok(Model { provider: Provider::Responses, ..openai(name, config) })
+        }
         _ => Err(Failure::usage(format!("`{text}` is not a model")).hint(
-            "valid are anthropic:NAME, openai:NAME, rehearsal, rehearsal:FILE, and bare names that begin with claude- or gpt-",
+            "valid are anthropic:NAME, openai:NAME, responses:NAME, rehearsal, rehearsal:FILE, and bare names that begin with claude- or gpt-",
         )),
     }
 }
@@ -111,7 +114,9 @@ pub(crate) fn check_key(model: &Model, env: &Vars) -> Result<(), Failure> {
             "https://api.anthropic.com",
             &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
         ),
-        Provider::Openai => ("OPENAI_BASE_URL", "https://api.openai.com", &["OPENAI_API_KEY"]),
+        Provider::Openai | Provider::Responses => {
+            ("OPENAI_BASE_URL", "https://api.openai.com", &["OPENAI_API_KEY"])
+        }
         Provider::Rehearsal => return Ok(()),
     };
     let set = |name: &str| env.get(name).map(|it| it.trim()).filter(|it| !it.is_empty());
@@ -212,6 +217,7 @@ mod tests {
     fn forms_of_a_name() {
         assert_eq!(shown(Some("gpt-x"), "", &[]), "openai:gpt-x");
         assert_eq!(shown(Some("openai:a:b"), "", &[]), "openai:a:b");
+        assert_eq!(shown(Some("responses:a:b"), "", &[]), "responses:a:b");
         assert_eq!(shown(Some("rehearsal"), "", &[]), "rehearsal (scripted)");
         for bad in ["", "llama", "anthropic:", "mistral:x"] {
             let error = resolved(Some(bad), "", &[]).unwrap_err();

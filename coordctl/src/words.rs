@@ -91,6 +91,7 @@ pub(crate) fn model(model: &Model) -> String {
     match model.provider {
         Provider::Anthropic => format!("anthropic:{}", line(&model.name)),
         Provider::Openai => format!("openai:{}", line(&model.name)),
+        Provider::Responses => format!("responses:{}", line(&model.name)),
         Provider::Rehearsal => "rehearsal (scripted)".to_owned(),
     }
 }

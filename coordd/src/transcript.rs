@@ -102,6 +102,11 @@ pub(crate) fn shown(mut entry: Entry) -> Entry {
                 input.0 = serde_json::Value::String(text);
             }
         }
+        What::Reasoning { text, raw } => {
+            cut(text);
+            // Nobody but the model's provider can read it.
+            raw.0 = serde_json::Value::Null;
+        }
         What::Turn { .. } | What::RunEnded { .. } => {}
     }
     entry

@@ -108,6 +108,8 @@ pub enum Provider {
     Openai,
     /// The scripted model that is built in.
     Rehearsal,
+    /// OpenAI's Responses API, or a server that speaks it.
+    Responses,
 }
 
 /// How long an agent may go on (W-7). Zero means without bound.

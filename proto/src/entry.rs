@@ -70,6 +70,15 @@ pub enum What {
         #[serde(default)]
         reason: String,
     },
+    /// The model thought, before it spoke or called a tool.
+    Reasoning {
+        /// What it thought, as far as its provider shows that.
+        text: String,
+        /// What the provider wants back as it came, of the turn or of the call before it. It means
+        /// nothing to anybody else.
+        #[serde(default)]
+        raw: Json,
+    },
 }
 
 /// Where user-role text came from.

@@ -19,7 +19,9 @@ fn session_at(daemon: &Daemon, provider: Provider, url: &str) -> NewSession {
         Some(Model { provider, name: "some-model".into(), base_url: None, rehearsal_file: None });
     let (base, key) = match provider {
         Provider::Anthropic => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
-        Provider::Openai | Provider::Rehearsal => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        Provider::Openai | Provider::Responses | Provider::Rehearsal => {
+            ("OPENAI_BASE_URL", "OPENAI_API_KEY")
+        }
     };
     new.env.insert(base.into(), url.to_owned());
     new.env.insert(key.into(), KEY.into());

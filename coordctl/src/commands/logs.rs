@@ -69,6 +69,7 @@ fn answered(entries: &[Entry], at: usize) -> Option<String> {
         | What::Text { .. }
         | What::ToolResult { .. }
         | What::Turn { .. }
+        | What::Reasoning { .. }
         | What::RunEnded { .. } => None,
     };
     let What::ToolResult { call: answered, .. } = &entries.get(at)?.what else { return None };
@@ -90,9 +91,11 @@ fn names(
     let is_about_others = |it: &Entry| match &it.what {
         What::Input { origin, .. } => matches!(origin, Origin::Notification { .. }),
         What::ToolCall { tool, .. } => tool == "SendMessage" || tool == "TaskStop",
-        What::Text { .. } | What::ToolResult { .. } | What::Turn { .. } | What::RunEnded { .. } => {
-            false
-        }
+        What::Text { .. }
+        | What::ToolResult { .. }
+        | What::Turn { .. }
+        | What::Reasoning { .. }
+        | What::RunEnded { .. } => false,
     };
     if context.json || !entries.iter().any(is_about_others) {
         return Ok(BTreeMap::new());

@@ -62,7 +62,7 @@ pub(crate) fn entry(
         What::Text { text } => speech(who, Paint::Who, text, style),
         What::ToolCall { tool, input, .. } => tool_call(tool, &input.0, style, name_of),
         What::ToolResult { text, is_error, .. } => tool_result(text, *is_error, detail, style),
-        What::Turn { .. } => String::new(),
+        What::Turn { .. } | What::Reasoning { .. } => String::new(),
         What::RunEnded { status, reason } => run_ended(*status, reason, detail, style),
     }
 }

@@ -149,6 +149,7 @@ fn model(wire: proto::agent::Model) -> Model {
         proto::agent::Provider::Anthropic => Provider::Anthropic,
         proto::agent::Provider::Openai => Provider::Openai,
         proto::agent::Provider::Rehearsal => Provider::Rehearsal,
+        proto::agent::Provider::Responses => Provider::Responses,
     };
     Model { provider, name, base_url, rehearsal_file }
 }

@@ -33,6 +33,7 @@ pub(crate) fn model(session: &Session) -> Option<wire::Model> {
             Provider::Anthropic => wire::Provider::Anthropic,
             Provider::Openai => wire::Provider::Openai,
             Provider::Rehearsal => wire::Provider::Rehearsal,
+            Provider::Responses => wire::Provider::Responses,
         },
         name: it.name.clone(),
         base_url: it.base_url.clone(),

@@ -105,6 +105,11 @@ impl Conversation {
                 let block = Block::ToolUse { id: call.clone(), name: tool.clone(), input };
                 self.add(Role::Assistant, block);
             }
+            What::Reasoning { text, raw } => {
+                self.answer_whole = false;
+                let block = Block::Reasoning { text: text.clone(), raw: raw.0.clone() };
+                self.add(Role::Assistant, block);
+            }
             What::ToolResult { call, text, is_error } => self.push_result(call, text, *is_error),
             What::Turn { .. } => self.answer_whole = true,
             What::RunEnded { .. } => {}
@@ -130,12 +135,17 @@ impl Conversation {
             What::Input { .. }
             | What::Text { .. }
             | What::ToolCall { .. }
+            | What::Reasoning { .. }
             | What::ToolResult { .. } => {}
         }
     }
 
     fn push_text(&mut self, text: &str) {
-        let begins = self.turns.last().is_none_or(|it| it.role == Role::User);
+        let is_thought = |block: &Block| matches!(block, Block::Reasoning { .. });
+        let begins = self
+            .turns
+            .last()
+            .is_none_or(|turn| turn.role == Role::User || turn.blocks.iter().all(is_thought));
         self.answer_whole = false;
         // Providers refuse blank text.
         if text.trim().is_empty() {
@@ -163,7 +173,7 @@ impl Conversation {
                 .blocks
                 .iter()
                 .position(|block| matches!(block, Block::ToolUse { id: asked, .. } if asked == id)),
-            Block::Text { .. } | Block::ToolUse { .. } => None,
+            Block::Text { .. } | Block::ToolUse { .. } | Block::Reasoning { .. } => None,
         };
         answered.blocks.sort_by_key(|block| place(block).unwrap_or(usize::MAX));
     }
@@ -238,6 +248,11 @@ impl Conversation {
         (self.so_far.run > 0 && self.so_far.ended.is_none()).then_some(self.so_far.run)
     }
 
+    /// Whether a call has this id.
+    pub(crate) fn has_call(&self, id: &str) -> bool {
+        self.call_ids.contains(id)
+    }
+
     /// An id for a call: the model's own if it is valid and new, else one of ours.
     pub(crate) fn fresh_call_id(&self, wanted: &str, taken: &[String]) -> String {
         /// Ids are also keys of requests, which hold 128 bytes.
@@ -306,6 +321,7 @@ mod tests {
             Block::Text { text } => text.clone(),
             Block::ToolUse { id, .. } => format!("!{id}"),
             Block::ToolResult { id, .. } => format!("={id}"),
+            Block::Reasoning { text, .. } => format!("~{text}"),
         };
         let turn = |it: &Turn| {
             let blocks: Vec<_> = it.blocks.iter().map(block).collect();
@@ -334,6 +350,28 @@ mod tests {
         assert_eq!((it.so_far().turns, it.so_far().usage.output_tokens), (2, 20));
         assert_eq!((it.so_far().lasted_ms, it.open_run()), (1_000, Some(1)));
         assert_eq!((it.run_of("m-also"), it.run_of("m-x")), (Some(1), None));
+    }
+
+    /// fT36: what was thought is no report.
+    #[test]
+    fn ft36_reasoning_is_a_part_of_the_turn_and_of_no_report() {
+        let thought =
+            |text: &str| What::Reasoning { text: text.into(), raw: Json(json!({ "chat": {} })) };
+        let it = conversation(vec![
+            (1, input("go")),
+            (1, thought("hm")),
+            (1, text("look")),
+            (1, call("a")),
+            (1, turn()),
+            (1, result("a")),
+            (1, thought("so")),
+            (1, text("done")),
+            (1, turn()),
+        ]);
+        assert_eq!(shape(&it), "U(go) A(~hm look !a) U(=a) A(~so done)");
+        assert_eq!((it.standing(), it.last_text()), (Standing::Answered, "done"));
+        let broken = conversation(vec![(1, input("go")), (1, thought("hm"))]);
+        assert_eq!(broken.standing(), Standing::AnswerBroken);
     }
 
     #[test]

@@ -254,7 +254,7 @@ pub(crate) fn transcript(state_dir: &Path) -> Vec<String> {
             What::ToolCall { tool, .. } => Some(format!("call {tool}")),
             What::ToolResult { text, is_error: false, .. } => Some(format!("result {text}")),
             What::ToolResult { text, is_error: true, .. } => Some(format!("error {text}")),
-            What::Turn { .. } => None,
+            What::Turn { .. } | What::Reasoning { .. } => None,
             What::RunEnded { status, .. } => Some(format!("end {}", status.as_str())),
         })
         .collect()

@@ -65,6 +65,7 @@ fn told(entries: &[Entry]) -> String {
         What::Text { text } => format!("said {text}"),
         What::ToolCall { tool, .. } => format!("called {tool}"),
         What::ToolResult { text, is_error, .. } => format!("result {is_error} {text}"),
+        What::Reasoning { text, .. } => format!("thought {text}"),
         What::Turn { .. } => "turn".to_owned(),
         What::RunEnded { status, .. } => format!("ended {}", status.as_str()),
     });

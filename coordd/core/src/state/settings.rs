@@ -36,6 +36,8 @@ pub enum Provider {
     Openai,
     /// The scripted model that is built in.
     Rehearsal,
+    /// The Responses API of OpenAI, or a server that speaks it.
+    Responses,
 }
 
 /// What needs approval: rules in the form `Tool` or `Tool(pattern)`.

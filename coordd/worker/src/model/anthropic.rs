@@ -1,26 +1,28 @@
-//! The Anthropic Messages API: our request as its JSON, its events as our answer.
+//! The Anthropic Messages API: our request as its JSON.
 //!
-//! Servers differ in what they leave out and add, so unknown events, blocks and fields are passed
-//! over, and a tool call may come without `input`.
+//! What the model thought goes back as it came, with its signature: the API refuses a changed block.
 
-use serde::{Deserialize, Serialize};
+mod decode;
+
+use serde::Serialize;
 use serde_json::Value;
 
-use super::assembly::{AnswerTooLong, Assembly};
-use super::client::Progress;
-use super::{Block, OnDelta, Request, Role, Stop, ToolChoice, Turn, Usage};
+use super::encode::{Ids, Spelling, ids_of, is_offered};
+use super::kept::Kept;
+use super::{Block, Request, Role, ToolChoice, Turn};
+
+pub(super) use decode::take;
 
 /// The last user turns that get a cache mark: the newest, and the one before it, so that a turn
 /// with very many blocks still finds the earlier prefix. With the system prompt and the tools this
 /// makes four, which is all that the API takes.
 const MARKED_TURNS: usize = 2;
 
-/// Writes the body of `POST /v1/messages`. `official` is Anthropic's own address: other servers
-/// pass over a choice that names its tool, so they are offered that tool alone.
+/// Writes the body of `POST /v1/messages`.
 pub(super) fn encode(
     request: &Request,
     model: &str,
-    official: bool,
+    spelling: Spelling,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let cached = request.system.iter().rposition(|part| part.cache);
     let system = request
@@ -28,13 +30,9 @@ pub(super) fn encode(
         .iter()
         .enumerate()
         .filter(|(_, part)| !part.text.trim().is_empty())
-        .map(|(at, part)| WireBlock::text(&part.text, cached == Some(at)))
+        .map(|(at, part)| WireBlock::text(&part.text, spelling.cache_marks && cached == Some(at)))
         .collect();
-    let only = match &request.tool_choice {
-        ToolChoice::Tool(name) if !official => Some(name),
-        ToolChoice::Tool(_) | ToolChoice::Auto | ToolChoice::Any => None,
-    };
-    let offered = request.tools.iter().filter(|tool| only.is_none_or(|name| tool.name == *name));
+    let offered = request.tools.iter().filter(|tool| is_offered(tool, request, spelling));
     let last_tool = offered.clone().count().saturating_sub(1);
     let tools: Vec<_> = offered
         .enumerate()
@@ -42,32 +40,36 @@ pub(super) fn encode(
             name: &tool.name,
             description: &tool.description,
             input_schema: &tool.input_schema,
-            cache_control: (at == last_tool).then_some(EPHEMERAL),
+            cache_control: (spelling.cache_marks && at == last_tool).then_some(EPHEMERAL),
         })
         .collect();
     let tool_choice = match &request.tool_choice {
         ToolChoice::Auto => None,
         ToolChoice::Any => Some(WireChoice { kind: "any", name: None }),
-        ToolChoice::Tool(_) if !official => Some(WireChoice { kind: "any", name: None }),
+        ToolChoice::Tool(_) if !spelling.official => Some(WireChoice { kind: "any", name: None }),
         ToolChoice::Tool(name) => Some(WireChoice { kind: "tool", name: Some(name) }),
     };
+    let ids = ids_of(&request.turns);
+    let is_choice = spelling.tool_choice && !tools.is_empty();
     serde_json::to_vec(&Body {
         model,
-        max_tokens: request.max_output_tokens,
+        max_tokens: spelling.limit(request),
         stream: true,
         system,
-        messages: messages(&request.turns),
-        tool_choice: tool_choice.filter(|_| !tools.is_empty()),
+        messages: messages(&request.turns, &ids, spelling),
+        tool_choice: tool_choice.filter(|_| is_choice),
         tools,
     })
 }
 
-fn messages(turns: &[Turn]) -> Vec<WireMessage<'_>> {
+fn messages<'a>(turns: &'a [Turn], ids: &'a Ids<'_>, spelling: Spelling) -> Vec<WireMessage<'a>> {
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(turns.len());
     for turn in turns {
-        let content: Vec<_> = turn.blocks.iter().filter_map(WireBlock::from_block).collect();
+        let block = |block| WireBlock::from_block(block, ids, spelling);
+        let content: Vec<_> = turn.blocks.iter().filter_map(block).collect();
         match messages.last_mut() {
-            _ if content.is_empty() => {}
+            // A message of thoughts alone is refused.
+            _ if content.iter().all(|block| matches!(block, WireBlock::Theirs(_))) => {}
             // The results of a call must stand in the message right after it.
             Some(last) if last.role == Role::User && turn.role == Role::User => {
                 last.content.extend(content);
@@ -78,8 +80,9 @@ fn messages(turns: &[Turn]) -> Vec<WireMessage<'_>> {
     let users = messages.iter_mut().rev().filter(|message| message.role == Role::User);
     for (nth, message) in users.enumerate() {
         // Results come before text, or the API refuses the message.
-        message.content.sort_by_key(|block| !matches!(block, WireBlock::ToolResult { .. }));
+        message.content.sort_by_key(|block| !block.is_result());
         if nth < MARKED_TURNS
+            && spelling.cache_marks
             && let Some(block) = message.content.last_mut()
         {
             block.mark();
@@ -134,8 +137,16 @@ struct WireMessage<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(untagged)]
 enum WireBlock<'a> {
+    Ours(OurBlock<'a>),
+    /// As the provider sent it.
+    Theirs(Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum OurBlock<'a> {
     Text {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,200 +170,45 @@ enum WireBlock<'a> {
 
 impl<'a> WireBlock<'a> {
     fn text(text: &'a str, mark: bool) -> Self {
-        Self::Text { text, cache_control: mark.then_some(EPHEMERAL) }
+        Self::Ours(OurBlock::Text { text, cache_control: mark.then_some(EPHEMERAL) })
     }
 
     /// `None` for text that the API would refuse: it must have something else than blanks.
-    fn from_block(block: &'a Block) -> Option<Self> {
+    fn from_block(block: &'a Block, ids: &'a Ids<'_>, spelling: Spelling) -> Option<Self> {
         match block {
             Block::Text { text } => (!text.trim().is_empty()).then(|| Self::text(text, false)),
-            Block::ToolUse { id, name, input } => Some(Self::ToolUse { id, name, input }),
-            Block::ToolResult { id, text, is_error } => Some(Self::ToolResult {
-                tool_use_id: id,
+            Block::ToolUse { id, name, input } => {
+                Some(Self::Ours(OurBlock::ToolUse { id: ids.of(id), name, input }))
+            }
+            Block::ToolResult { id, text, is_error } => Some(Self::Ours(OurBlock::ToolResult {
+                tool_use_id: ids.of(id),
                 content: text,
                 is_error: *is_error,
                 cache_control: None,
-            }),
+            })),
+            Block::Reasoning { raw, .. } => match Kept::from_json(raw)? {
+                Kept::Messages(block) if spelling.reasoning => Some(Self::Theirs(block)),
+                Kept::Messages(_)
+                | Kept::Chat(_)
+                | Kept::ChatParts(_)
+                | Kept::ThinkTag(_)
+                | Kept::Responses(_)
+                | Kept::Call(_) => None,
+            },
         }
+    }
+
+    fn is_result(&self) -> bool {
+        matches!(self, Self::Ours(OurBlock::ToolResult { .. }))
     }
 
     fn mark(&mut self) {
         match self {
-            Self::Text { cache_control, .. } | Self::ToolResult { cache_control, .. } => {
-                *cache_control = Some(EPHEMERAL);
-            }
-            Self::ToolUse { .. } => {}
+            Self::Ours(
+                OurBlock::Text { cache_control, .. } | OurBlock::ToolResult { cache_control, .. },
+            ) => *cache_control = Some(EPHEMERAL),
+            Self::Ours(OurBlock::ToolUse { .. }) | Self::Theirs(_) => {}
         }
-    }
-}
-
-/// Reads the events of one answer.
-#[derive(Debug, Default)]
-pub(super) struct Decoder {
-    stop: Option<Stop>,
-}
-
-impl Decoder {
-    /// Takes the data of one event.
-    pub(super) fn take(
-        &mut self,
-        data: &str,
-        assembly: &mut Assembly,
-        on_delta: OnDelta<'_>,
-    ) -> Result<Progress, AnswerTooLong> {
-        let event = match serde_json::from_str::<Event>(data) {
-            Ok(event) => event,
-            // A known event in an unknown shape.
-            Err(error) if error.is_data() => return Ok(Progress::More),
-            Err(_) => return Ok(Progress::Garbled("an event is not JSON".to_owned())),
-        };
-        match event {
-            Event::MessageStart { message } => assembly.usage.update(message.usage),
-            Event::ContentBlockStart { index, content_block } => match content_block {
-                StartedBlock::Text { text } => {
-                    assembly.text(index, &text.unwrap_or_default(), on_delta)?;
-                }
-                StartedBlock::ToolUse { id, name, input } => {
-                    assembly.open_tool(index, id.unwrap_or_default(), name, input, on_delta)?;
-                }
-                StartedBlock::Unknown => {}
-            },
-            Event::ContentBlockDelta { index, delta } => match delta {
-                BlockDelta::TextDelta { text } => assembly.text(index, &text, on_delta)?,
-                BlockDelta::InputJsonDelta { partial_json } => {
-                    assembly.tool_json(index, &partial_json)?;
-                }
-                BlockDelta::Unknown => {}
-            },
-            Event::ContentBlockStop { index } => assembly.close(index),
-            Event::MessageDelta { delta, usage } => {
-                self.stop = delta.stop_reason.as_deref().map(stop).or(self.stop);
-                assembly.usage.update(usage);
-            }
-            Event::MessageStop => return Ok(Progress::Ended(self.stop.unwrap_or(Stop::EndTurn))),
-            Event::Error { error } => {
-                return Ok(Progress::Failed { status: status(&error), error });
-            }
-            Event::Unknown => {}
-        }
-        Ok(Progress::More)
-    }
-
-    /// What the stream's end means when no `message_stop` came.
-    pub(super) fn at_end(&self) -> Option<Stop> {
-        self.stop
-    }
-}
-
-fn stop(reason: &str) -> Stop {
-    match reason {
-        "max_tokens" | "model_context_window_exceeded" => Stop::OutputLimit,
-        "refusal" => Stop::Refusal,
-        "tool_use" => Stop::ToolUse,
-        _ => Stop::EndTurn,
-    }
-}
-
-/// The HTTP status that an error would have had before the stream began.
-fn status(error: &Value) -> u16 {
-    match error.get("type").and_then(Value::as_str).unwrap_or_default() {
-        "invalid_request_error" => 400,
-        "authentication_error" => 401,
-        "billing_error" => 402,
-        "permission_error" => 403,
-        "not_found_error" => 404,
-        "request_too_large" => 413,
-        "rate_limit_error" => 429,
-        "timeout_error" => 504,
-        "overloaded_error" => 529,
-        _ => 500,
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
-    MessageStart {
-        message: Started,
-    },
-    ContentBlockStart {
-        index: u64,
-        content_block: StartedBlock,
-    },
-    ContentBlockDelta {
-        index: u64,
-        delta: BlockDelta,
-    },
-    ContentBlockStop {
-        index: u64,
-    },
-    MessageDelta {
-        delta: Ended,
-        usage: Option<WireUsage>,
-    },
-    MessageStop,
-    Error {
-        error: Value,
-    },
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-struct Started {
-    usage: Option<WireUsage>,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum StartedBlock {
-    Text {
-        text: Option<String>,
-    },
-    ToolUse {
-        id: Option<String>,
-        name: String,
-        input: Option<Value>,
-    },
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum BlockDelta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-struct Ended {
-    stop_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "the names of the API")]
-struct WireUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-}
-
-impl Usage {
-    /// Each report holds totals, and only those that it wants to change.
-    fn update(&mut self, wire: Option<WireUsage>) {
-        let Some(wire) = wire else { return };
-        self.input = wire.input_tokens.unwrap_or(self.input);
-        self.output = wire.output_tokens.unwrap_or(self.output);
-        self.cache_read = wire.cache_read_input_tokens.unwrap_or(self.cache_read);
-        self.cache_write = wire.cache_creation_input_tokens.unwrap_or(self.cache_write);
     }
 }
 

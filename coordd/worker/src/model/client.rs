@@ -7,17 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::assembly::{AnswerTooLong, Assembly, Ending};
+use super::assembly::{AnswerTooLong, Assembly};
+use super::decode::{Decoder, Dialect, Progress};
+use super::encode::Spelling;
+use super::ending::{self, End, Judged};
 use super::endpoint::{Endpoint, Environment};
 use super::error::{ModelError, Setback};
-use super::http::{Fault, PATIENCE, Patience, Said, broken, judge};
+use super::http::{self, Events, Fault, PATIENCE, Patience};
+use super::network::Network;
 use super::rehearsal::{Rehearsal, Server};
 use super::retry::{POLICY, Policy, Tally};
+use super::said::Said;
+use super::verdict::{Asked, Refused, judge};
 use super::{
-    Answer, Delta, ModelChoice, OnDelta, Provider, Request, Stop, anthropic, http, openai,
+    Answer, Delta, ModelChoice, OnDelta, Provider, Request, anthropic, openai, responses, settings,
 };
 
 /// Asks one model.
@@ -27,13 +32,13 @@ pub(crate) struct Client {
     model: String,
     pub(super) policy: Policy,
     pub(super) patience: Patience,
+    network: Network,
     live: Mutex<Live>,
 }
 
 #[derive(Debug)]
 enum Source {
-    Anthropic(Arc<Endpoint>),
-    OpenAi(Arc<Endpoint>),
+    Provider(Dialect, Arc<Endpoint>),
     Rehearsal(Arc<Rehearsal>),
 }
 
@@ -42,12 +47,8 @@ enum Source {
 struct Live {
     http: Option<reqwest::Client>,
     rehearsal: Option<(Server, Arc<Endpoint>)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Dialect {
-    Anthropic,
-    OpenAi,
+    /// What was learnt of the server.
+    spelling: Option<Spelling>,
 }
 
 impl Client {
@@ -59,9 +60,17 @@ impl Client {
         let base_url = choice.base_url.as_deref();
         let source = match choice.provider {
             Provider::Anthropic => {
-                Source::Anthropic(Arc::new(Endpoint::anthropic(base_url, environment)?))
+                let endpoint = Endpoint::anthropic(base_url, environment)?;
+                Source::Provider(Dialect::Messages, Arc::new(endpoint))
             }
-            Provider::OpenAi => Source::OpenAi(Arc::new(Endpoint::openai(base_url, environment)?)),
+            Provider::OpenAi => {
+                let endpoint = Endpoint::openai(base_url, environment)?;
+                Source::Provider(Dialect::Chat, Arc::new(endpoint))
+            }
+            Provider::Responses => {
+                let endpoint = Endpoint::responses(base_url, environment)?;
+                Source::Provider(Dialect::Responses, Arc::new(endpoint))
+            }
             Provider::Rehearsal => {
                 let rehearsal = Rehearsal::load(choice.rehearsal_file.as_deref())
                     .map_err(|source| ModelError::Script { source })?;
@@ -71,18 +80,24 @@ impl Client {
         let mut model = choice.model.trim().to_owned();
         if model.is_empty() {
             match source {
-                Source::Anthropic(_) | Source::OpenAi(_) => return Err(ModelError::ModelMissing),
+                Source::Provider(..) => return Err(ModelError::ModelMissing),
                 Source::Rehearsal(_) => "rehearsal".clone_into(&mut model),
             }
         }
         let live = Mutex::default();
-        Ok(Self { source, model, policy: POLICY, patience: PATIENCE, live })
+        let (mut patience, mut network) = (PATIENCE, Network::default());
+        // What is set for other programs changes nothing for a script.
+        if let Source::Provider(_, endpoint) = &source {
+            patience.silence_ms = settings::silence_ms(environment)?.unwrap_or(PATIENCE.silence_ms);
+            network = Network::of(endpoint, environment)?;
+        }
+        Ok(Self { source, model, policy: POLICY, patience, network, live })
     }
 
     /// The model and where it is, for a status line. A scripted model says so.
     pub(crate) fn describe(&self) -> String {
         match &self.source {
-            Source::Anthropic(endpoint) | Source::OpenAi(endpoint) => {
+            Source::Provider(_, endpoint) => {
                 format!("{} at {}", self.model, endpoint.shown)
             }
             Source::Rehearsal(rehearsal) => {
@@ -93,7 +108,8 @@ impl Client {
 
     /// Lets go of connections and of the rehearsal server until the next question.
     pub(crate) fn release(&self) {
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Live::default();
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        (live.http, live.rehearsal) = (None, None);
     }
 
     /// Asks and waits for the whole answer; what can be shown meanwhile goes to `on_delta`.
@@ -104,25 +120,42 @@ impl Client {
         on_delta: OnDelta<'_>,
     ) -> Result<Answer, ModelError> {
         let ready = self.ready()?;
-        let body: Bytes = match ready.dialect {
-            Dialect::Anthropic => anthropic::encode(request, &self.model, ready.endpoint.official),
-            Dialect::OpenAi => openai::encode(request, &self.model, ready.endpoint.official),
-        }
-        .map_err(|source| ModelError::Encode { source })?
-        .into();
+        let began = Instant::now();
         let mut tally = Tally::default();
+        let (mut empty, mut lowered) = (false, false);
         loop {
             tally.tries += 1;
             // On the heap: the states of an exchange are large, and this future is part of the
             // loop's.
-            let attempt = Box::pin(self.attempt(&ready, body.clone(), on_delta));
-            let (error, told_ms) = match attempt.await {
+            let attempt = Box::pin(self.attempt(&ready, request, on_delta));
+            let (mut error, told_ms) = match attempt.await {
                 Ok(answer) => return Ok(answer),
-                Err(Setback::Final(error)) => return Err(error),
+                Err(Setback::Final(error)) => return Err(self.explained(&ready, error).await),
+                Err(Setback::Adjusts { refused, error }) => {
+                    let is_limit = matches!(refused, Refused::OutputLimit(_));
+                    if (is_limit && std::mem::replace(&mut lowered, true)) || !self.learn(refused) {
+                        return Err(error);
+                    }
+                    tracing::info!(?refused, "the request is sent as the server takes it");
+                    continue;
+                }
+                Err(Setback::Empty(problem)) => {
+                    let error = ModelError::Empty { url: ready.endpoint.shown.clone(), problem };
+                    if std::mem::replace(&mut empty, true) {
+                        return Err(error);
+                    }
+                    (error, None)
+                }
                 Err(Setback::Passing { error, told_ms }) => (error, told_ms),
             };
-            let unreachable = matches!(error, ModelError::Unreachable { .. });
+            let unreachable = if let ModelError::Unreachable { through, .. } = &mut error {
+                *through = self.network.through();
+                true
+            } else {
+                false
+            };
             let random = getrandom::u64().unwrap_or_default();
+            tally.passed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let Some(for_ms) = self.policy.wait_ms(tally, unreachable, told_ms, random) else {
                 return Err(error.after_tries(tally.tries));
             };
@@ -134,15 +167,40 @@ impl Client {
             );
             on_delta(Delta::Waiting { for_ms, why: &error.why_waiting() });
             sleep(Duration::from_millis(for_ms)).await;
-            tally.waited_ms = tally.waited_ms.saturating_add(for_ms);
         }
+    }
+
+    /// An unknown model's error says which ones are known.
+    async fn explained(&self, ready: &Ready, mut error: ModelError) -> ModelError {
+        if let ModelError::ModelUnknown { offered, .. } = &mut error {
+            *offered = http::offered(&ready.http, &ready.endpoint, self.patience).await;
+        }
+        error
+    }
+
+    /// Takes note of what a server does not take. False where that was known: then it is not this.
+    fn learn(&self, refused: Refused) -> bool {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(spelling) = &mut live.spelling else { return false };
+        let before = *spelling;
+        match refused {
+            Refused::OutputLimit(limit) => {
+                spelling.limit = Some(spelling.limit.map_or(limit, |it| it.min(limit)));
+            }
+            Refused::LimitName => spelling.new_limit_name = true,
+            Refused::NewLimitName => spelling.new_limit_name = false,
+            Refused::StreamOptions => spelling.stream_options = false,
+            Refused::ToolChoice => spelling.tool_choice = false,
+            Refused::CacheMarks => spelling.cache_marks = false,
+            Refused::Reasoning => spelling.reasoning = false,
+        }
+        *spelling != before
     }
 
     fn ready(&self) -> Result<Ready, ModelError> {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let (dialect, endpoint) = match &self.source {
-            Source::Anthropic(endpoint) => (Dialect::Anthropic, Arc::clone(endpoint)),
-            Source::OpenAi(endpoint) => (Dialect::OpenAi, Arc::clone(endpoint)),
+            Source::Provider(dialect, endpoint) => (*dialect, Arc::clone(endpoint)),
             Source::Rehearsal(rehearsal) => {
                 let running = live.rehearsal.take().filter(|(server, _)| server.is_running());
                 let (server, endpoint) = match running {
@@ -150,53 +208,96 @@ impl Client {
                     None => start(rehearsal)?,
                 };
                 let kept = live.rehearsal.insert((server, endpoint));
-                (Dialect::Anthropic, Arc::clone(&kept.1))
+                (Dialect::Messages, Arc::clone(&kept.1))
             }
         };
         let http = match &live.http {
             Some(http) => http.clone(),
-            None => live.http.insert(http::client(&endpoint, self.patience)?).clone(),
+            None => {
+                live.http.insert(http::client(&endpoint, &self.network, self.patience)?).clone()
+            }
         };
+        live.spelling.get_or_insert(Spelling::new(endpoint.official));
         Ok(Ready { http, dialect, endpoint })
+    }
+
+    fn spelling(&self, endpoint: &Endpoint) -> Spelling {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.spelling.unwrap_or(Spelling::new(endpoint.official))
     }
 
     async fn attempt(
         &self,
         ready: &Ready,
-        body: Bytes,
+        request: &Request,
         on_delta: OnDelta<'_>,
     ) -> Result<Answer, Setback> {
         let endpoint = &*ready.endpoint;
-        let mut events =
-            http::send(&ready.http, endpoint, body, &self.model, self.patience).await?;
-        let mut decoder = Decoder::new(ready.dialect);
-        let mut assembly = Assembly::default();
-        let setback = loop {
-            let progress = match events.next().await {
-                Ok(Some(data)) => decoder.take(&data, &mut assembly, on_delta),
-                Ok(None) => Ok(decoder.at_end()),
-                Err(Fault(problem)) => Ok(Progress::Garbled(problem)),
-            };
-            break match progress {
-                Ok(Progress::More) => continue,
-                Ok(Progress::Ended(stop)) => return Ok(assembly.finish(Ending::Whole(stop))),
-                Ok(Progress::Failed { status, error }) => {
-                    let said = Said::from_value(endpoint, &error);
-                    let none = reqwest::header::HeaderMap::new();
-                    judge(endpoint, &self.model, status, None, &said, &none)
-                }
-                Ok(Progress::Garbled(problem)) => broken(endpoint, problem),
-                Err(AnswerTooLong) => broken(endpoint, "the answer is too large".to_owned()),
-            };
-        };
-        let answer = assembly.finish(Ending::Cut);
-        // Partial work is kept; where there is none, the question is asked again.
-        if answer.blocks.is_empty() {
-            return Err(setback);
+        let spelling = self.spelling(endpoint);
+        let body: Bytes = match ready.dialect {
+            Dialect::Messages => anthropic::encode(request, &self.model, spelling),
+            Dialect::Chat => openai::encode(request, &self.model, spelling),
+            Dialect::Responses => responses::encode(request, &self.model, spelling),
         }
-        tracing::warn!(blocks = answer.blocks.len(), "the answer was cut off");
-        Ok(answer)
+        .map_err(|source| Setback::Final(ModelError::Encode { source }))?
+        .into();
+        let asked = Asked {
+            endpoint,
+            model: &self.model,
+            output_limit: spelling.limit(request),
+            input_tokens: estimate(body.len()),
+        };
+        let mut events = http::send(&ready.http, asked, body, self.patience).await?;
+        let tools = request.tools.iter().map(|tool| tool.name.clone()).collect();
+        let mut decoder = Decoder::new(ready.dialect, tools);
+        let mut assembly = Assembly::default();
+        let end = read(&mut events, &mut decoder, &mut assembly, on_delta).await;
+        let setback = match ending::judged(end, &events, assembly, endpoint) {
+            Judged::Whole(answer) => return Ok(Answer { limit: asked.output_limit, ..answer }),
+            Judged::Cut(answer) => {
+                tracing::warn!(blocks = answer.blocks.len(), "the answer was cut off");
+                return Ok(Answer { limit: asked.output_limit, ..answer });
+            }
+            Judged::Failed(error) => {
+                let said = Said::from_value(endpoint, &error);
+                judge(asked, said.status_in_stream(), &said, &http::no_headers())
+            }
+            Judged::Setback(setback) => setback,
+        };
+        Err(setback)
     }
+}
+
+/// Reads one answer to its end.
+async fn read(
+    events: &mut Events,
+    decoder: &mut Decoder,
+    assembly: &mut Assembly,
+    on_delta: OnDelta<'_>,
+) -> End {
+    let end = loop {
+        let event = match events.next(assembly.stop.is_some()).await {
+            Ok(Some(event)) => event,
+            Ok(None) => break End::Closed,
+            Err(Fault(problem)) => break End::Broken(problem),
+        };
+        match decoder.take(&event, assembly, on_delta) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Ended) => break End::Said,
+            Ok(Progress::Failed(error)) => break End::Failed(error),
+            Ok(Progress::Garbled(problem)) => break End::Garbled(problem),
+            Err(AnswerTooLong) => break End::Garbled("the answer is too large".to_owned()),
+        }
+    };
+    match decoder.end(assembly, on_delta) {
+        Ok(()) => end,
+        Err(AnswerTooLong) => End::Garbled("the answer is too large".to_owned()),
+    }
+}
+
+/// The tokens in a request of so many bytes, as a rule of thumb: some four bytes are one.
+fn estimate(body_len: usize) -> u64 {
+    u64::try_from(body_len).unwrap_or(u64::MAX) / 4
 }
 
 /// The embedded model's server and the endpoint that leads to it.
@@ -214,57 +315,6 @@ struct Ready {
     http: reqwest::Client,
     dialect: Dialect,
     endpoint: Arc<Endpoint>,
-}
-
-/// What one event led to.
-#[derive(Debug)]
-pub(super) enum Progress {
-    More,
-    Ended(Stop),
-    /// The server reports an error in the stream.
-    Failed {
-        status: u16,
-        error: Value,
-    },
-    /// The stream cannot be read on.
-    Garbled(String),
-}
-
-enum Decoder {
-    Anthropic(anthropic::Decoder),
-    OpenAi(openai::Decoder),
-}
-
-impl Decoder {
-    fn new(dialect: Dialect) -> Self {
-        match dialect {
-            Dialect::Anthropic => Self::Anthropic(anthropic::Decoder::default()),
-            Dialect::OpenAi => Self::OpenAi(openai::Decoder::default()),
-        }
-    }
-
-    fn take(
-        &mut self,
-        data: &str,
-        assembly: &mut Assembly,
-        on_delta: OnDelta<'_>,
-    ) -> Result<Progress, AnswerTooLong> {
-        match self {
-            Self::Anthropic(decoder) => decoder.take(data, assembly, on_delta),
-            Self::OpenAi(decoder) => decoder.take(data, assembly, on_delta),
-        }
-    }
-
-    fn at_end(&self) -> Progress {
-        let stop = match self {
-            Self::Anthropic(decoder) => decoder.at_end(),
-            Self::OpenAi(decoder) => decoder.at_end(),
-        };
-        stop.map_or_else(
-            || Progress::Garbled("the connection closed before the end".to_owned()),
-            Progress::Ended,
-        )
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 #[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) url: Url,
+    /// Where the models on offer are listed.
+    pub(super) models_url: Url,
     /// The URL as it may be shown: without user, password and query.
     pub(super) shown: String,
     pub(super) headers: HeaderMap,
@@ -41,7 +43,7 @@ impl Endpoint {
         let base = Base::find(base_url, environment, ANTHROPIC_BASE_VARIABLE, ANTHROPIC_DEFAULT)?;
         // Both spellings are in use: with and without the version at the end.
         let root = base.text.strip_suffix("/v1").unwrap_or(&base.text);
-        let mut endpoint = base.endpoint(&format!("{root}/v1/messages"))?;
+        let mut endpoint = base.endpoint(&format!("{root}/v1"), "messages")?;
         endpoint.key_variables = "ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)";
         endpoint.headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
         if let Some(key) = set(environment, "ANTHROPIC_API_KEY") {
@@ -57,8 +59,23 @@ impl Endpoint {
         base_url: Option<&str>,
         environment: Environment<'_>,
     ) -> Result<Self, ModelError> {
+        Self::of_openai("chat/completions", base_url, environment)
+    }
+
+    pub(super) fn responses(
+        base_url: Option<&str>,
+        environment: Environment<'_>,
+    ) -> Result<Self, ModelError> {
+        Self::of_openai("responses", base_url, environment)
+    }
+
+    fn of_openai(
+        path: &str,
+        base_url: Option<&str>,
+        environment: Environment<'_>,
+    ) -> Result<Self, ModelError> {
         let base = Base::find(base_url, environment, OPENAI_BASE_VARIABLE, OPENAI_DEFAULT)?;
-        let mut endpoint = base.endpoint(&format!("{}/chat/completions", base.text))?;
+        let mut endpoint = base.endpoint(&base.text, path)?;
         endpoint.key_variables = "OPENAI_API_KEY";
         if let Some(key) = set(environment, "OPENAI_API_KEY") {
             endpoint.add_secret(AUTHORIZATION, "Bearer ", key, "OPENAI_API_KEY")?;
@@ -129,12 +146,14 @@ impl Base {
         Ok(base)
     }
 
-    fn endpoint(&self, url: &str) -> Result<Endpoint, ModelError> {
-        let url = self.parse(url)?;
+    fn endpoint(&self, root: &str, path: &str) -> Result<Endpoint, ModelError> {
+        let url = self.parse(&format!("{root}/{path}"))?;
+        let models_url = self.parse(&format!("{root}/models"))?;
         let loopback = url.host_str().is_some_and(is_loopback);
         Ok(Endpoint {
             shown: shown(&url),
             url,
+            models_url,
             headers: HeaderMap::new(),
             key_variables: "",
             base_variable: self.variable,
@@ -155,7 +174,7 @@ impl Base {
     }
 }
 
-fn shown(url: &Url) -> String {
+pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // These fail only for URLs that can hold no user.
     url.set_username("").ok();

@@ -1,8 +1,10 @@
 //! Errors of a model, in the three classes of W-8, each with what to do about it.
 
 use std::io;
+use std::path::PathBuf;
 
 use super::rehearsal::ScriptError;
+use super::verdict::Refused;
 
 /// What the lead can do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,19 +34,42 @@ pub(crate) enum ModelError {
     )]
     ModelMissing,
     #[error(
-        "{url} does not know the model `{model}` (HTTP 404{said}): check the model's name and \
-         {base_variable}"
+        "{url} does not know the model `{model}` (HTTP {status}{said}): check the model's name and \
+         {base_variable}{offered}"
     )]
-    ModelUnknown { url: String, model: String, said: String, base_variable: &'static str },
+    ModelUnknown {
+        url: String,
+        status: u16,
+        model: String,
+        said: String,
+        base_variable: &'static str,
+        /// What the key offers, as a sentence; empty where that is not known.
+        offered: String,
+    },
+    #[error("{variable} is no address of a proxy ({problem}): write http://HOST:PORT, or unset it")]
+    BadProxy { variable: &'static str, problem: String },
+    #[error("{variable} names {}, which cannot be read: mend it, or unset {variable}", path.display())]
+    RootsUnreadable {
+        variable: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{variable} names {}, which has no certificate in it: mend it, or unset {variable}", path.display())]
+    NoRoots { variable: &'static str, path: PathBuf },
+    #[error("{variable} must be a whole number from {least} to {most}")]
+    BadSetting { variable: &'static str, least: u64, most: u64 },
     #[error("the base URL `{given}` is not valid ({problem}): check {base_variable}")]
     BadBaseUrl { given: String, problem: String, base_variable: &'static str },
     #[error(
-        "cannot reach the model at {url} (tried {tries} times): check that a server runs there, the \
-         network, and {base_variable}"
+        "cannot reach the model at {url}{through} (tried {tries} times): check that a server runs there, \
+         the network, and {base_variable}"
     )]
     Unreachable {
         url: String,
         base_variable: &'static str,
+        /// The proxy, where there is one.
+        through: String,
         tries: u32,
         #[source]
         source: reqwest::Error,
@@ -60,7 +85,11 @@ pub(crate) enum ModelError {
     ContextTooLong { said: String },
     #[error("{url} refused the request (HTTP {status}{said})")]
     Refused { url: String, status: u16, said: String },
-    #[error("{url} did not answer with an event stream ({problem}): check {base_variable}")]
+    #[error(
+        "the model at {url} answered with nothing ({problem}), twice: ask again, or change the task"
+    )]
+    Empty { url: String, problem: String },
+    #[error("the answer of {url} is not understood ({problem}): check {base_variable}")]
     NotAModel { url: String, problem: String, base_variable: &'static str },
     #[error(
         "cannot set up the HTTP client: check the system's certificates (package ca-certificates)"
@@ -93,6 +122,7 @@ impl ModelError {
             Self::Unreachable { .. }
             | Self::Busy { .. }
             | Self::Broken { .. }
+            | Self::Empty { .. }
             | Self::RehearsalServer { .. } => FailureClass::Retryable,
             Self::ContextTooLong { .. } => FailureClass::Adjust,
             Self::KeyMissing { .. }
@@ -101,6 +131,10 @@ impl ModelError {
             | Self::ModelMissing
             | Self::ModelUnknown { .. }
             | Self::BadBaseUrl { .. }
+            | Self::BadSetting { .. }
+            | Self::BadProxy { .. }
+            | Self::RootsUnreadable { .. }
+            | Self::NoRoots { .. }
             | Self::Refused { .. }
             | Self::NotAModel { .. }
             | Self::HttpClient { .. }
@@ -142,6 +176,10 @@ pub(super) enum Setback {
     Final(ModelError),
     /// It may work later; the server may have said when.
     Passing { error: ModelError, told_ms: Option<u64> },
+    /// It may work without what the server refuses; else it is this error.
+    Adjusts { refused: Refused, error: ModelError },
+    /// The answer was whole, and said nothing; why.
+    Empty(String),
 }
 
 impl Setback {

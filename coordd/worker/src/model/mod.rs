@@ -1,9 +1,12 @@
 //! The model: what an agent asks it and what it answers, the same for every provider.
 //!
 //! ```text
-//!   Request -> Client::answer -> encode (anthropic | openai) -> http -> events -> decode -> Answer
-//!                   ^   |                                        |
-//!                   |   +---- wait as told (retry) <-------------+ 429, 5xx, unreachable, broken
+//!   Request -> Client::answer -> anthropic | openai | responses -> http -> bytes
+//!                   ^   |                                                   |
+//!                   |   |    framing: bytes to events -> decode: events to pieces -> assembly
+//!                   |   |                                                             |
+//!                   |   |                            Answer <- whole | cut <--------- ending
+//!                   |   +-- retry: wait as told <- verdict: what an error means <------+
 //!                   +-- rehearsal: a scripted model behind the same HTTP path
 //! ```
 //!
@@ -13,24 +16,49 @@
 
 mod anthropic;
 mod assembly;
+#[cfg(test)]
+#[expect(
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    clippy::format_collect,
+    clippy::cloned_ref_to_slice_refs,
+    clippy::wildcard_enum_match_arm,
+    reason = "tables, whose rows are written in place"
+)]
+mod behaviours;
+mod call;
 mod client;
+mod decode;
+mod encode;
+mod ending;
 mod endpoint;
 mod error;
+mod framing;
 mod http;
+mod kept;
+mod lenient;
+mod network;
 mod openai;
 pub(crate) mod rehearsal;
+mod responses;
 mod retry;
+mod said;
 mod secret;
+mod settings;
 #[cfg(test)]
 mod test_server;
+mod think;
+mod verdict;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use call::problem_of;
 pub(crate) use client::Client;
 pub(crate) use error::{FailureClass, ModelError};
+pub(crate) use kept::{belongs_to_call, under_its_own_id};
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +67,8 @@ pub(crate) enum Provider {
     Anthropic,
     /// Chat Completions of OpenAI, or a server that speaks it.
     OpenAi,
+    /// The Responses API of OpenAI, or a server that speaks it.
+    Responses,
     /// The embedded scripted model.
     Rehearsal,
 }
@@ -101,6 +131,12 @@ pub(crate) enum Block {
         name: String,
         input: Value,
     },
+    /// What the model thought, and what its provider wants back as it came: of the turn, or of the
+    /// call before it.
+    Reasoning {
+        text: String,
+        raw: Value,
+    },
     /// What the call `id` gave.
     ToolResult {
         id: String,
@@ -132,6 +168,12 @@ pub(crate) struct Answer {
     pub(crate) blocks: Vec<Block>,
     pub(crate) stop: Stop,
     pub(crate) usage: Usage,
+    /// Why it ended, in the provider's words.
+    pub(crate) why: String,
+    /// The tool whose call was not complete at the end, and is left out.
+    pub(crate) cut_call: Option<String>,
+    /// The output limit of the request.
+    pub(crate) limit: u32,
 }
 
 /// Why an answer ended.
@@ -143,6 +185,10 @@ pub(crate) enum Stop {
     ToolUse,
     /// The answer is longer than was allowed; a tool call that was not complete is left out.
     OutputLimit,
+    /// The conversation and the answer together fill the model's window.
+    WindowFull,
+    /// The provider wants to be asked again, and goes on then.
+    Pause,
     /// The model or its provider declined.
     Refusal,
     /// The stream broke. The blocks are what had arrived; they can hold complete tool calls, but an

@@ -15,7 +15,7 @@ pub(super) struct Policy {
     /// The limit when nobody answers at all: that is more often a wrong address than a short
     /// outage, and a person waits for the error.
     pub(super) unreachable_tries_max: u32,
-    /// All waits of one answer together.
+    /// From the first request until no more is begun, waits and answers that failed included.
     pub(super) total_ms: u64,
 }
 
@@ -32,7 +32,8 @@ pub(super) const POLICY: Policy = Policy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) tries: u32,
-    pub(super) waited_ms: u64,
+    /// Since the first request.
+    pub(super) passed_ms: u64,
 }
 
 impl Policy {
@@ -57,7 +58,7 @@ impl Policy {
             let full_ms = self.first_ms.saturating_mul(1 << doublings).min(self.cap_ms);
             full_ms / 2 + random % (full_ms / 2).saturating_add(1)
         };
-        let in_all_ms = tally.waited_ms.saturating_add(wait_ms);
+        let in_all_ms = tally.passed_ms.saturating_add(wait_ms);
         (in_all_ms <= self.total_ms).then_some(wait_ms)
     }
 }
@@ -74,6 +75,23 @@ pub(super) fn retry_after_ms(value: &str, now: Timestamp) -> Option<u64> {
     let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
     // A date that is past means now.
     Some(u64::try_from(at.as_millisecond() - now.as_millisecond()).unwrap_or(0))
+}
+
+/// Reads a span as servers write it: `34.5s`, `7m12s`, `20ms`, `1h`.
+pub(super) fn span_ms(text: &str) -> Option<u64> {
+    let mut rest = text.trim();
+    let mut in_all = 0_u64;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (amount, behind) = rest.split_at(end);
+        let amount = amount.parse::<f64>().ok()?;
+        let (unit_s, behind) = [("ms", 0.001), ("h", 3_600.0), ("m", 60.0), ("s", 1.0)]
+            .into_iter()
+            .find_map(|(unit, seconds)| Some((seconds, behind.strip_prefix(unit)?)))?;
+        in_all = in_all.saturating_add(seconds_to_ms(amount * unit_s)?);
+        rest = behind;
+    }
+    (!text.trim().is_empty()).then_some(in_all)
 }
 
 fn seconds_to_ms(seconds: f64) -> Option<u64> {
@@ -110,6 +128,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn spans_are_read_in_all_their_units() {
+        for (text, expected) in [
+            ("34.5s", Some(34_500)),
+            ("7m12s", Some(432_000)),
+            ("1h", Some(3_600_000)),
+            ("20ms", Some(20)),
+            ("20", None),
+            ("s", None),
+            ("", None),
+            ("soon", None),
+        ] {
+            assert_eq!(span_ms(text), expected, "{text}");
+        }
+    }
+
     /// W-8: exponential from one second to sixty, with jitter between half and whole.
     #[test]
     fn untold_waits_double_up_to_the_cap() {
@@ -122,7 +156,7 @@ mod tests {
             (6, 16_000, 32_000),
             (7, 30_000, 60_000),
         ] {
-            let tally = Tally { tries, waited_ms: 0 };
+            let tally = Tally { tries, passed_ms: 0 };
             assert_eq!(POLICY.wait_ms(tally, false, None, 0), Some(least));
             assert_eq!(POLICY.wait_ms(tally, false, None, most - least), Some(most));
             for random in [1, 77, 12_345, u64::MAX] {
@@ -134,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_told_wait_is_never_shortened() {
-        let tally = Tally { tries: 1, waited_ms: 0 };
+        let tally = Tally { tries: 1, passed_ms: 0 };
         for (told, random, expected) in [
             (0, 0, 0),
             (0, u64::MAX, 0),
@@ -148,7 +182,7 @@ mod tests {
 
     #[test]
     fn tries_and_time_are_bounded() {
-        let tried = |tries, waited_ms| Tally { tries, waited_ms };
+        let tried = |tries, passed_ms| Tally { tries, passed_ms };
         for (tally, unreachable, told, goes_on) in [
             (tried(7, 0), false, None, true),
             (tried(8, 0), false, None, false),

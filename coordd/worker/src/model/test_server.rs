@@ -11,6 +11,8 @@ use tokio::task::JoinHandle;
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Send(Vec<u8>),
+    /// Waits so many milliseconds, as the clock of the test says.
+    Pause(u64),
     /// Says nothing more, but stays until the client leaves.
     Stall,
 }
@@ -90,6 +92,7 @@ async fn play(stream: &mut TcpStream, acts: Vec<Act>) {
                 stream.write_all(&bytes).await.ok();
                 tokio::task::yield_now().await;
             }
+            Act::Pause(ms) => tokio::time::sleep(std::time::Duration::from_millis(ms)).await,
             Act::Stall => {
                 let mut rest = Vec::new();
                 stream.read_to_end(&mut rest).await.ok();

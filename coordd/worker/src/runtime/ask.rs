@@ -8,7 +8,9 @@ use tokio::time::Instant;
 use super::halt::Halt;
 use super::kit::Kit;
 use super::native::{Run, until};
-use crate::model::{Answer, Block, Delta, ModelError, Request, ToolChoice};
+use crate::model::{
+    Answer, Block, Delta, ModelError, Request, ToolChoice, belongs_to_call, under_its_own_id,
+};
 
 /// Longest answer of the model. Every model on offer allows as much; a longer file is written in
 /// pieces.
@@ -18,7 +20,9 @@ const FIRST_TOOL_VARIABLE: &str = "COORDD_FIRST_TOOL";
 
 /// How asking the model went.
 pub(super) enum Asked {
-    Answered(Result<Answer, ModelError>),
+    Answered(Answer),
+    /// There is no answer; what had arrived of the last one.
+    Failed(ModelError, String),
     /// The run is to end, or its time is up. What had arrived of the answer.
     Halted(String),
 }
@@ -32,7 +36,7 @@ impl Run<'_> {
     ) -> Result<Asked, Halt> {
         let client = match self.agent.client() {
             Ok(client) => client,
-            Err(error) => return Ok(Asked::Answered(Err(error))),
+            Err(error) => return Ok(Asked::Failed(error, String::new())),
         };
         let agent = &*self.agent;
         let context = kit.user_context(&agent.boot);
@@ -68,7 +72,11 @@ impl Run<'_> {
             () = until(deadline) => None,
             answer = client.answer(&request, &mut on_delta) => Some(answer),
         };
-        Ok(answer.map_or_else(|| Asked::Halted(std::mem::take(&mut partial)), Asked::Answered))
+        Ok(match answer {
+            Some(Ok(answer)) => Asked::Answered(answer),
+            Some(Err(error)) => Asked::Failed(error, partial),
+            None => Asked::Halted(partial),
+        })
     }
 
     /// What the first answer of a run must call, where the environment says so.
@@ -88,14 +96,23 @@ impl Run<'_> {
     /// The entries of an answer, with the mark that it is whole.
     pub(super) fn entries(&self, answer: Answer, began: Instant, with_calls: bool) -> Vec<What> {
         let (mut what, mut ids) = (Vec::new(), Vec::new());
-        for block in answer.blocks {
+        let conversation = self.agent.memory.conversation();
+        let mut blocks = answer.blocks.into_iter().peekable();
+        while let Some(block) = blocks.next() {
+            let about_call = blocks.next_if(is_about_call);
             match block {
                 Block::Text { text } if text.trim().is_empty() => {}
                 Block::Text { text } => what.push(What::Text { text }),
                 Block::ToolUse { id, name, input } if with_calls => {
-                    let call = self.agent.memory.conversation().fresh_call_id(&id, &ids);
+                    let call = conversation.fresh_call_id(&id, &ids);
+                    let is_known = conversation.has_call(&id) || ids.contains(&id);
+                    let kept = kept_of_call(about_call, (call != id && !is_known).then_some(&id));
                     ids.push(call.clone());
                     what.push(What::ToolCall { call, tool: name, input: Json(input) });
+                    what.extend(kept);
+                }
+                Block::Reasoning { text, raw } => {
+                    what.push(What::Reasoning { text, raw: Json(raw) });
                 }
                 Block::ToolUse { .. } | Block::ToolResult { .. } => {}
             }
@@ -112,6 +129,23 @@ impl Run<'_> {
         what.push(What::Turn { usage });
         what
     }
+}
+
+fn is_about_call(block: &Block) -> bool {
+    matches!(block, Block::Reasoning { raw, .. } if belongs_to_call(raw))
+}
+
+/// What is kept of a call: what its provider attached, and its id there, where it has another one here.
+fn kept_of_call(about: Option<Block>, id: Option<&String>) -> Option<What> {
+    let raw = match about {
+        Some(Block::Reasoning { raw, .. }) => Some(raw),
+        Some(Block::Text { .. } | Block::ToolUse { .. } | Block::ToolResult { .. }) | None => None,
+    };
+    let raw = match id {
+        Some(id) => under_its_own_id(raw.as_ref(), id),
+        None => raw?,
+    };
+    Some(What::Reasoning { text: String::new(), raw: Json(raw) })
 }
 
 /// A time span for people.

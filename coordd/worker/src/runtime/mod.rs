@@ -309,6 +309,7 @@ impl Agent {
                 proto::agent::Provider::Anthropic => Provider::Anthropic,
                 proto::agent::Provider::Openai => Provider::OpenAi,
                 proto::agent::Provider::Rehearsal => Provider::Rehearsal,
+                proto::agent::Provider::Responses => Provider::Responses,
             },
             model: model.name.clone(),
             base_url: model.base_url.clone(),

@@ -24,7 +24,7 @@ use super::kit::Kit;
 use super::{Agent, class_of, round, system_input};
 use crate::conversation::Standing;
 use crate::framing::{self, GO_ON, Moment, RESTARTED};
-use crate::model::Stop;
+use crate::model::{Answer, Stop};
 use crate::outcome::Shortfall;
 use crate::tools::paths;
 
@@ -32,8 +32,12 @@ use crate::tools::paths;
 const REPORT_MAX: Duration = Duration::from_mins(1);
 /// Model calls after a request to end: to bring a file into a sound state, and to report.
 const SHUTDOWN_TURNS: u32 = 3;
-/// Answers in a row that may break off.
-const CUT_OFFS_MAX: u32 = 2;
+/// Answers in a row that may reach a limit: the second one shows that the model cannot help it.
+const LIMITS_MAX: u32 = 2;
+/// Answers in a row that may break off, with waits in between that double.
+const CUT_OFFS_MAX: u32 = 4;
+/// The first of these waits.
+const CUT_OFF_WAIT: Duration = Duration::from_secs(1);
 
 /// A run while it lasts.
 pub(super) struct Run<'a> {
@@ -42,9 +46,12 @@ pub(super) struct Run<'a> {
     pub(super) clock: RunClock,
     /// Whether the open calls were made in this process: then none of them has begun.
     pub(super) calls_are_ours: bool,
+    /// Answers in a row that broke off, or reached a limit.
     cut_offs: u32,
-    /// The model is to be told that its answer was cut off, after the results.
-    go_on_due: bool,
+    /// The last answer broke off, which is the server's doing.
+    broke_off: bool,
+    /// What the model is to be told after the results, since its answer was cut off.
+    go_on_due: Option<String>,
     /// Model calls left after a request to end.
     turns_left: Option<u32>,
 }
@@ -65,7 +72,8 @@ pub(super) async fn run(agent: &mut Agent, number: u32) -> Option<End> {
         clock,
         calls_are_ours: false,
         cut_offs: 0,
-        go_on_due: false,
+        broke_off: false,
+        go_on_due: None,
         turns_left: shutdown.then_some(SHUTDOWN_TURNS),
     };
     let (shortfall, reported) = match run.go_on().await {
@@ -90,8 +98,8 @@ impl Run<'_> {
                 Standing::CallsOpen => {
                     let touched = self.touched();
                     round::run(self, &kit).await?;
-                    if std::mem::take(&mut self.go_on_due) {
-                        self.tell(GO_ON.to_owned())?;
+                    if let Some(text) = self.go_on_due.take() {
+                        self.tell(text)?;
                     }
                     if let Some(text) = self.agent.instructions_beside(&touched) {
                         self.tell(text)?;
@@ -174,45 +182,104 @@ impl Run<'_> {
     /// One model call, recorded.
     async fn ask(&mut self, kit: &Kit) -> Result<(), Halt> {
         self.turns_left = self.turns_left.map(|turns| turns.saturating_sub(1));
+        self.wait_after_cut_offs().await;
         let began = Instant::now();
         let answer = match self.answer(kit, self.clock.deadline()).await? {
-            Asked::Answered(Ok(answer)) => answer,
-            Asked::Answered(Err(error)) => {
-                return Err(Halt::Short(Shortfall::failed(
-                    class_of(&error),
-                    coordd_common::chain(&error),
-                )));
+            Asked::Answered(answer) => answer,
+            Asked::Failed(error, partial) => {
+                self.keep(partial)?;
+                let reason = coordd_common::chain(&error);
+                return Err(Halt::Short(Shortfall::failed(class_of(&error), reason)));
             }
-            Asked::Halted(partial) => {
-                // What the model had said belongs to the conversation.
-                if !partial.trim().is_empty() {
-                    let what = vec![What::Text { text: partial }];
-                    self.agent.memory.record(self.number, what)?;
-                }
-                return Ok(());
-            }
+            Asked::Halted(partial) => return self.keep(partial),
         };
-        let stop = answer.stop;
-        let mut what = self.entries(answer, began, true);
-        let calls = what.iter().any(|it| matches!(it, What::ToolCall { .. }));
-        let cut_off = matches!(stop, Stop::CutOff | Stop::OutputLimit);
+        let cut_off = match answer.stop {
+            Stop::CutOff | Stop::Pause | Stop::OutputLimit | Stop::WindowFull => true,
+            Stop::EndTurn | Stop::ToolUse | Stop::Refusal => false,
+        };
         self.cut_offs = if cut_off { self.cut_offs + 1 } else { 0 };
-        self.go_on_due = cut_off && calls;
-        if cut_off && !calls && self.cut_offs < CUT_OFFS_MAX {
-            what.push(system_input(GO_ON.to_owned()));
+        self.broke_off = answer.stop == Stop::CutOff;
+        let failed = self.falls_short(&answer);
+        let go_on = (cut_off && failed.is_none()).then(|| go_on(&answer));
+        let mut what = self.entries(answer, began, true);
+        if what.iter().any(|it| matches!(it, What::ToolCall { .. })) {
+            self.go_on_due = go_on;
+        } else {
+            what.extend(go_on.map(system_input));
         }
         self.calls_are_ours = true;
         self.agent.memory.record(self.number, what)?;
         self.agent.memory.sync()?;
-        if stop == Stop::Refusal {
-            let reason = "the model or its provider declined to answer: change the task";
-            return Err(Halt::Short(Shortfall::failed(FailureClass::Fatal, reason)));
+        match failed {
+            Some(shortfall) => Err(Halt::Short(shortfall)),
+            None => Ok(()),
         }
-        if self.cut_offs >= CUT_OFFS_MAX {
-            let reason = format!("{CUT_OFFS_MAX} answers of the model in a row were cut off");
-            return Err(Halt::Short(Shortfall::failed(FailureClass::Retryable, reason)));
+    }
+
+    /// What the model had said belongs to the conversation.
+    fn keep(&mut self, partial: String) -> Result<(), Halt> {
+        if partial.trim().is_empty() {
+            return Ok(());
         }
-        Ok(())
+        Ok(self.agent.memory.record(self.number, vec![What::Text { text: partial }])?)
+    }
+
+    /// Why the run ends with this answer, if it does.
+    fn falls_short(&self, answer: &Answer) -> Option<Shortfall> {
+        let Answer { stop, limit, why, .. } = answer;
+        let place = match &answer.cut_call {
+            Some(tool) => format!(", in a call of {}", crate::tools::cut(tool, 80)),
+            None => String::new(),
+        };
+        let (class, reason) = match stop {
+            Stop::Refusal => {
+                let word = if why.is_empty() { String::new() } else { format!(" ({why})") };
+                let reason =
+                    format!("the model or its provider declined to answer{word}: change the task");
+                (FailureClass::Fatal, reason)
+            }
+            Stop::WindowFull => (
+                FailureClass::Adjust,
+                format!(
+                    "the conversation fills the model's window{place}: shorten it, or start a new one"
+                ),
+            ),
+            Stop::OutputLimit if self.cut_offs >= LIMITS_MAX => (
+                FailureClass::Adjust,
+                format!(
+                    "the output limit of {limit} tokens was reached {LIMITS_MAX} times in a row{place}: \
+                     ask for smaller steps"
+                ),
+            ),
+            Stop::CutOff | Stop::Pause if self.cut_offs >= CUT_OFFS_MAX => {
+                let word = if why.is_empty() { String::new() } else { format!(" ({why})") };
+                let reason =
+                    format!("{CUT_OFFS_MAX} answers of the model in a row were cut off{word}");
+                (FailureClass::Retryable, reason)
+            }
+            Stop::CutOff | Stop::Pause | Stop::OutputLimit | Stop::EndTurn | Stop::ToolUse => {
+                return None;
+            }
+        };
+        Some(Shortfall::failed(class, reason))
+    }
+
+    /// Before a server that breaks off is asked again it gets time, and more each time.
+    async fn wait_after_cut_offs(&mut self) {
+        let doublings = self.cut_offs.saturating_sub(1);
+        if !self.broke_off {
+            return;
+        }
+        let wait = CUT_OFF_WAIT * 2_u32.saturating_pow(doublings);
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let doing = format!("waiting {}: the answer was cut off", time_words(ms));
+        self.agent.activity(&doing, self.clock.elapsed_ms());
+        tokio::select! {
+            biased;
+            () = self.agent.orders.run_ends() => {}
+            () = until(self.clock.deadline()) => {}
+            () = tokio::time::sleep(wait) => {}
+        }
     }
 
     /// The last model call of a run that reached a limit: its report. No tool runs any more.
@@ -238,8 +305,8 @@ impl Run<'_> {
         let began = Instant::now();
         let deadline = began.checked_add(REPORT_MAX);
         let answer = match self.answer(&kit, deadline).await? {
-            Asked::Answered(Ok(answer)) => answer,
-            Asked::Answered(Err(error)) => {
+            Asked::Answered(answer) => answer,
+            Asked::Failed(error, _) => {
                 tracing::warn!(error = coordd_common::chain(&error), "no report could be written");
                 return Ok(false);
             }
@@ -253,6 +320,19 @@ impl Run<'_> {
         self.agent.memory.record(self.number, what)?;
         self.agent.memory.sync()?;
         Ok(reported)
+    }
+}
+
+/// What the model is told after an answer that was cut off.
+fn go_on(answer: &Answer) -> String {
+    match answer.stop {
+        Stop::OutputLimit => framing::at_limit(answer.limit, answer.cut_call.as_deref()),
+        Stop::CutOff
+        | Stop::Pause
+        | Stop::WindowFull
+        | Stop::EndTurn
+        | Stop::ToolUse
+        | Stop::Refusal => GO_ON.to_owned(),
     }
 }
 

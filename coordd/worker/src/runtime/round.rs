@@ -21,6 +21,7 @@ use super::kit::Kit;
 use super::native::{Run, until};
 use crate::conversation::OpenCall;
 use crate::framing::UNFINISHED;
+use crate::model::problem_of;
 use crate::orchestration::{self, Verb};
 use crate::tools::{self, StopSwitch, ToolCall, ToolContext, ToolOutput};
 
@@ -45,6 +46,8 @@ enum Kind {
     Unknown,
     /// It may have begun in a process that is gone.
     Lost,
+    /// Its input is no JSON object.
+    Unreadable,
 }
 
 /// Gives every open call its result.
@@ -79,7 +82,9 @@ pub(super) async fn run(run: &mut Run<'_>, kit: &Kit) -> Result<(), Halt> {
 }
 
 fn kind_of(call: &OpenCall, kit: &Kit, may_have_begun: bool) -> Kind {
-    if kit.verb(&call.tool).is_some() {
+    if problem_of(&call.input).is_some() {
+        Kind::Unreadable
+    } else if kit.verb(&call.tool).is_some() {
         Kind::Request
     } else if !kit.pool.contains(&call.tool) {
         Kind::Unknown
@@ -90,6 +95,16 @@ fn kind_of(call: &OpenCall, kit: &Kit, may_have_begun: bool) -> Kind {
     } else {
         Kind::Alone
     }
+}
+
+/// What the model reads that wrote an input which is no JSON object.
+fn unreadable(call: &OpenCall) -> ToolOutput {
+    let problem = problem_of(&call.input).unwrap_or_default();
+    ToolOutput::error(format!(
+        "The input of this call of {} is not a valid JSON object: {problem}. It did not run. Call it again \
+         with one JSON object.",
+        tools::cut(&call.tool, 80)
+    ))
 }
 
 fn not_begun(run: &Run<'_>) -> Option<&'static str> {
@@ -107,6 +122,7 @@ async fn perform(run: &mut Run<'_>, kit: &Kit, kind: Kind, group: &[OpenCall]) -
         Kind::Unknown => {
             group.iter().map(|it| ToolOutput::error(kit.no_such_tool(&it.tool))).collect()
         }
+        Kind::Unreadable => group.iter().map(unreadable).collect(),
         Kind::Lost => group.iter().map(|_| ToolOutput::error(UNFINISHED)).collect(),
         Kind::Request => {
             say_running(run, group);
@@ -140,6 +156,10 @@ fn request<'a>(run: &Run<'_>, kit: &Kit, call: &OpenCall) -> LocalBoxFuture<'a, 
 async fn local(run: &mut Run<'_>, kit: &Kit, group: &[OpenCall]) -> Vec<ToolOutput> {
     let mut verdicts = Vec::with_capacity(group.len());
     for call in group {
+        if let Some(output) = kit.pool.misfit(&as_tool_call(call)) {
+            verdicts.push((Some(output), None));
+            continue;
+        }
         let asked_at = Instant::now();
         let decided = run.agent.decided(call);
         let verdict = run.agent.permit(call, decided.as_ref(), run.clock.elapsed_ms()).await;
@@ -170,8 +190,12 @@ fn one<'a>(
     if let Some(output) = refused {
         return Box::pin(async move { output });
     }
-    let call = ToolCall { id: call.id.clone(), name: call.tool.clone(), input: call.input.clone() };
+    let call = as_tool_call(call);
     Box::pin(async move { kit.pool.run(&call, &context).await })
+}
+
+fn as_tool_call(call: &OpenCall) -> ToolCall {
+    ToolCall { id: call.id.clone(), name: call.tool.clone(), input: call.input.clone() }
 }
 
 /// Runs all, but not beyond a stop or the end of the run's time. Each has an output afterwards.

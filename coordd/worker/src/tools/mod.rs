@@ -119,6 +119,12 @@ impl ToolPool {
         self.0.iter().any(|it| it.name() == name)
     }
 
+    /// What is wrong with a call, so that it cannot run; none where nothing is, or the tool is not
+    /// here. Nobody is asked about a call that cannot run.
+    pub(crate) fn misfit(&self, call: &ToolCall) -> Option<ToolOutput> {
+        self.0.iter().find(|it| it.name() == call.name)?.check(&call.input).err()
+    }
+
     /// Runs a call. Whatever is wrong with it becomes a text for the model.
     pub(crate) async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutput {
         let Some(tool) = self.0.iter().find(|it| it.name() == call.name) else {
@@ -211,6 +217,19 @@ impl Tool {
             Self::Read => self.blocking(input, context, read::run).await,
             Self::TodoWrite => self.blocking(input, context, todo_write::run).await,
             Self::Write => self.blocking(input, context, write::run).await,
+        }
+    }
+
+    /// Whether an input fits the tool.
+    fn check(self, input: &Value) -> Result<(), ToolOutput> {
+        match self {
+            Self::Bash => self.parse::<bash::Input>(input).map(drop),
+            Self::Edit => self.parse::<edit::Input>(input).map(drop),
+            Self::Glob => self.parse::<glob::Input>(input).map(drop),
+            Self::Grep => self.parse::<grep::Input>(input).map(drop),
+            Self::Read => self.parse::<read::Input>(input).map(drop),
+            Self::TodoWrite => self.parse::<todo_write::Input>(input).map(drop),
+            Self::Write => self.parse::<write::Input>(input).map(drop),
         }
     }
 

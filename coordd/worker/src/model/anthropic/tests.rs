@@ -6,7 +6,7 @@ use super::*;
 use crate::model::{SystemPart, ToolSpec};
 
 fn encoded(request: &Request) -> Value {
-    serde_json::from_slice(&encode(request, "m", true).unwrap()).unwrap()
+    serde_json::from_slice(&encode(request, "m", Spelling::new(true)).unwrap()).unwrap()
 }
 
 fn tool(name: &str) -> ToolSpec {
@@ -91,7 +91,8 @@ fn a_request_has_its_marks_and_its_order() {
 /// called.
 #[test]
 fn another_server_is_offered_the_demanded_tool_alone() {
-    let body: Value = serde_json::from_slice(&encode(&request(), "m", false).unwrap()).unwrap();
+    let body: Value =
+        serde_json::from_slice(&encode(&request(), "m", Spelling::new(false)).unwrap()).unwrap();
     assert_eq!(body["tool_choice"], json!({"type": "any"}));
     let tools = body["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 1);

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::super::assembly::Ending;
 use super::*;
 use crate::model::{SystemPart, ToolSpec};
 
@@ -47,7 +46,8 @@ fn request() -> Request {
 }
 
 fn encoded(request: &Request, official: bool) -> Value {
-    serde_json::from_slice(&encode(request, "m", official).unwrap()).unwrap()
+    let body = encode(request, "m", Spelling::new(official)).unwrap();
+    serde_json::from_slice(&body).unwrap()
 }
 
 /// R-1: tool results as role `tool`, right after their call.
@@ -94,71 +94,69 @@ fn limits_and_choices_are_spelled_for_the_server() {
     assert!(encoded(&request, false).get("tool_choice").is_none());
 }
 
-fn calls(events: &[Value]) -> Vec<(String, String, String)> {
-    let (mut decoder, mut assembly) = (Decoder::default(), Assembly::default());
-    for calls in events {
-        let event = json!({"choices": [{"delta": {"tool_calls": calls}}]}).to_string();
-        decoder.take(&event, &mut assembly, &mut |_| {}).unwrap();
-    }
-    let answer = assembly.finish(Ending::Whole(Stop::ToolUse));
-    let call = |block| match block {
-        Block::ToolUse { id, name, input } => (id, name, input.to_string()),
-        Block::Text { .. } | Block::ToolResult { .. } => panic!("only calls were sent: {block:?}"),
+fn kept(kept: Kept) -> Block {
+    Block::Reasoning { text: String::new(), raw: kept.into_json() }
+}
+
+fn call(id: &str) -> Block {
+    Block::ToolUse { id: id.into(), name: "Read".into(), input: json!({}) }
+}
+
+/// fM8: what came with a call goes back with it, in each form in which it came; what stood before an
+/// answer does not.
+#[test]
+fn fm8_reasoning_goes_back_with_the_calls_that_it_led_to() {
+    let text = |text: &str| Block::Text { text: text.into() };
+    let chat = |value: Value| Kept::Chat(value.as_object().cloned().unwrap_or_default());
+    let signed = super::super::kept::KeptCall {
+        id: "functions.Read:0".into(),
+        fields: Map::from_iter([("extra_content".to_owned(), json!({"google": {"s": "x"}}))]),
+        function: Map::new(),
     };
-    answer.blocks.into_iter().map(call).collect()
-}
-
-/// Seen with servers that only resemble OpenAI's.
-#[test]
-fn tool_calls_are_told_apart_however_they_are_numbered() {
-    let call = |index: Value, id: &str, name: &str, arguments: Value| json!({"index": index, "id": id, "function": {"name": name, "arguments": arguments}});
-    let expected = [
-        ("a".to_owned(), "Read".to_owned(), r#"{"x":1}"#.to_owned()),
-        ("b".to_owned(), "Glob".to_owned(), "{}".to_owned()),
-    ];
-    let same_index = [
-        json!([call(json!(0), "a", "Read", json!("{\"x\":1}"))]),
-        json!([call(json!(0), "b", "Glob", json!("{}"))]),
-    ];
-    let no_index = [json!([
-        call(Value::Null, "a", "Read", json!("{\"x\":1}")),
-        call(Value::Null, "b", "Glob", json!("")),
-    ])];
-    let id_repeated = [
-        json!([call(json!(0), "a", "Read", json!("{\"x\""))]),
-        json!([call(json!(0), "a", "", json!(":1}")), call(json!(1), "b", "Glob", Value::Null)]),
-    ];
-    let as_json = [json!([
-        call(json!(0), "a", "Read", json!({"x": 1})),
-        call(json!(1), "b", "Glob", json!({})),
-    ])];
-    assert_eq!(calls(&same_index), expected);
-    assert_eq!(calls(&no_index), expected);
-    assert_eq!(calls(&id_repeated), expected);
-    assert_eq!(calls(&as_json), expected);
-}
-
-#[test]
-fn odd_events_are_passed_over() {
-    let (mut decoder, mut assembly) = (Decoder::default(), Assembly::default());
-    for event in ["{}", r#"{"choices":null}"#, r#"{"choices":[{}]}"#, r#"{"choices":"x"}"#, "[1]"] {
-        let progress = decoder.take(event, &mut assembly, &mut |_| {}).unwrap();
-        assert!(matches!(progress, Progress::More), "{event}: {progress:?}");
-    }
-    let progress = decoder.take("{", &mut assembly, &mut |_| {}).unwrap();
-    assert!(matches!(progress, Progress::Garbled(_)), "{progress:?}");
-}
-
-#[test]
-fn errors_in_the_stream_have_the_status_they_would_have_had() {
-    for (error, expected) in [
-        (json!({"code": 503, "message": "x"}), 503),
-        (json!({"code": 7, "type": "server_error"}), 500),
-        (json!({"code": "rate_limit_exceeded"}), 429),
-        (json!({"code": null, "type": "invalid_request_error"}), 400),
-        (json!({"code": "model_not_found", "type": "invalid_request_error"}), 404),
-        (json!("text"), 500),
+    for (blocks, expected) in [
+        (
+            vec![kept(chat(json!({"reasoning_content": "hm"}))), text("Ok."), call("c1")],
+            json!({"role": "assistant", "content": "Ok.", "reasoning_content": "hm", "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": "{}"}}]}),
+        ),
+        (
+            vec![kept(Kept::ChatParts(vec![json!({"type": "thinking"})])), text("Ok."), call("c1")],
+            json!({"role": "assistant", "content": [{"type": "thinking"}, {"type": "text", "text": "Ok."}],
+                "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": "{}"}}]}),
+        ),
+        (
+            vec![kept(Kept::ThinkTag("hm".into())), call("c1")],
+            json!({"role": "assistant", "content": "<think>hm</think>\n\n", "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": "{}"}}]}),
+        ),
+        (
+            vec![call("c1"), kept(Kept::Call(signed))],
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "functions.Read:0", "type": "function", "extra_content": {"google": {"s": "x"}},
+                 "function": {"name": "Read", "arguments": "{}"}}]}),
+        ),
+        (
+            vec![kept(chat(json!({"reasoning_content": "hm"}))), text("Ok.")],
+            json!({"role": "assistant", "content": "Ok."}),
+        ),
     ] {
-        assert_eq!(status(&error), expected, "{error}");
+        let mut request = request();
+        request.system.clear();
+        request.turns = vec![
+            Turn { role: Role::Assistant, blocks },
+            Turn {
+                role: Role::User,
+                blocks: vec![Block::ToolResult {
+                    id: "c1".into(),
+                    text: "r".into(),
+                    is_error: false,
+                }],
+            },
+        ];
+        let body = encoded(&request, false);
+        assert_eq!(body["messages"][0], expected);
+        let id = expected["tool_calls"][0]["id"].as_str().unwrap_or("c1");
+        assert_eq!(body["messages"][1]["tool_call_id"], id);
     }
 }

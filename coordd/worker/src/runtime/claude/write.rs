@@ -175,6 +175,7 @@ fn text_of(what: &[What]) -> String {
         | What::ToolCall { .. }
         | What::ToolResult { .. }
         | What::Turn { .. }
+        | What::Reasoning { .. }
         | What::RunEnded { .. } => None,
     });
     texts.collect::<Vec<_>>().join("\n\n")

@@ -105,13 +105,14 @@ async fn r1_an_answer_that_was_cut_off_is_gone_on_with_once() {
 }
 
 #[tokio::test]
-async fn w9_cut_off_twice_in_a_row_fails_with_what_there_is() {
+async fn fm25_w9_the_output_limit_twice_in_a_row_is_adjust_with_what_there_is() {
     let cut = |text: &str| json!({ "text": text, "stop": "max_tokens" });
     let world = World::worker(&json!([cut("one"), cut("two"), { "text": "never asked" }]));
     in_world(async {
         let (_process, mut peer) = world.begin().await;
         let (_, outcome) = peer.record_run(true).await;
-        assert!(failed_with(&outcome, FailureClass::Retryable), "{outcome:?}");
+        assert!(failed_with(&outcome, FailureClass::Adjust), "{outcome:?}");
+        assert!(outcome.reason.contains("output limit of 16000 tokens"), "{}", outcome.reason);
         assert!(outcome.result.starts_with("two\n\n[coordd: "), "{}", outcome.result);
     })
     .await;

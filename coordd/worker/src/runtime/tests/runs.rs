@@ -130,6 +130,32 @@ async fn w3_a_question_waits_for_its_answer_over_a_restart_of_the_daemon() {
     .await;
 }
 
+/// fM6: nobody is asked about a call that cannot run, and the model learns why at once.
+#[tokio::test]
+async fn fm6_a_call_that_cannot_run_never_asks() {
+    let unreadable = json!({ "unparsed_arguments": "{oops", "problem": "key must be a string" });
+    let mut world = World::worker(&json!([
+        { "tools": [{ "name": "Bash", "input": { "command": "make one", "surprise": 1 } }] },
+        { "tools": [{ "name": "Write", "input": { "file_path": "/etc/x" } }] },
+        { "tools": [{ "name": "Bash", "input": unreadable }, { "name": "Glob", "input": { "pattern": "*" } }] },
+        { "text": "ok" },
+    ]));
+    world.boot.permissions.mode = String::new();
+    in_world(async {
+        let (_process, mut peer) = world.begin().await;
+        // A question would be a call, which this does not answer.
+        let (_, outcome) = peer.record_run(true).await;
+        assert_eq!(outcome.status, RunStatus::Completed, "{outcome:?}");
+        let lines = world.transcript();
+        let errors = starts(&lines, "error");
+        assert!(errors[0].contains("Bash has no field `surprise`"), "{errors:?}");
+        assert!(errors[1].contains("Write needs the field `content`"), "{errors:?}");
+        assert!(errors[2].contains("not a valid JSON object: key must be a string"), "{errors:?}");
+        assert_eq!((errors.len(), starts(&lines, "result").len()), (3, 1));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn w3_a_rule_that_is_learned_asks_no_more() {
     let mut world = World::worker(&json!([
