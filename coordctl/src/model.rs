@@ -7,8 +7,9 @@ use crate::worker;
 use proto::agent::{Model, Provider};
 use std::path::{Path, PathBuf};
 
-/// What is used when there is a key and no model is named.
-const ANTHROPIC_DEFAULT: &str = "claude-sonnet-4-5";
+/// What is used when there is a key and no model is named. Of the names that Claude Code 2.1.332 knows; makers
+/// retire them.
+const ANTHROPIC_DEFAULT: &str = "claude-opus-5-5";
 /// The longest script that is read here only to see whether it parses, 4 MiB.
 const SCRIPT_LEN_MAX: u64 = 4 << 20;
 
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_provider_and_model() {
+    fn fm26_the_environment_names_provider_and_model() {
         let anthropic = [("ANTHROPIC_AUTH_TOKEN", "t"), ("ANTHROPIC_MODEL", "claude-x")];
         assert_eq!(shown(None, "", &anthropic), "anthropic:claude-x");
         let local = [("OPENAI_BASE_URL", "http://localhost"), ("OPENAI_MODEL", "qwen")];

@@ -74,13 +74,16 @@ impl Environments {
         Self { state, known: HashMap::new(), damage: Vec::new() }
     }
 
-    /// Keeps an environment, on disk when this returns. After a failure it is in memory alone.
+    /// Keeps an environment, on disk when this returns. After a failure it is in memory alone. What says how
+    /// a model is reached is kept from before where the new one says nothing of it.
     pub(crate) fn keep(
         &mut self,
         session: &SessionId,
         env: BTreeMap<String, String>,
     ) -> Result<(), EnvironmentError> {
-        let env = allowed(env);
+        let mut env = allowed(env);
+        let before = self.known.get(session).cloned().or_else(|| self.read(session).ok());
+        keep_models(&mut env, &before.unwrap_or_default());
         self.known.insert(session.clone(), env.clone());
         let dir = self.state.session(&session.0).map_err(EnvironmentError::Folder)?;
         let text = serde_json::to_vec(&env).map_err(EnvironmentError::Json)?;
@@ -128,6 +131,26 @@ impl Environments {
 
     pub(crate) fn forget(&mut self, session: &SessionId) {
         self.known.remove(session);
+    }
+}
+
+/// How each provider's models are reached. A key belongs to its address, so those of one provider are
+/// taken together, or none.
+const MODELS: [&[&str]; 3] = [
+    &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"],
+    &["OPENAI_API_KEY", "OPENAI_BASE_URL"],
+    &["CLAUDE_CODE_OAUTH_TOKEN"],
+];
+
+/// Adds what was there before and is not mentioned now: a shell without the key is no wish to be without one.
+fn keep_models(env: &mut BTreeMap<String, String>, before: &BTreeMap<String, String>) {
+    for names in MODELS {
+        if names.iter().any(|name| env.contains_key(*name)) {
+            continue;
+        }
+        let known = names.iter().filter_map(|name| before.get_key_value(*name));
+        let known: Vec<_> = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+        env.extend(known);
     }
 }
 
@@ -196,6 +219,31 @@ mod tests {
             ("B".to_owned(), "y\0".to_owned()),
         ]);
         assert!(allowed(big).is_empty());
+    }
+
+    #[test]
+    fn fm28_a_key_is_kept_where_the_new_environment_has_none() {
+        let of = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let before =
+            of(&[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "u"), ("EDITOR", "vi")]);
+        for (new, kept) in [
+            (&[("PATH", "p")][..], &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "u")][..]),
+            (
+                &[("OPENAI_API_KEY", "o")],
+                &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "u")],
+            ),
+            // An old key must not go to a new address.
+            (&[("ANTHROPIC_BASE_URL", "other")], &[]),
+            (&[("ANTHROPIC_API_KEY", "new")], &[]),
+        ] {
+            let mut env = of(new);
+            keep_models(&mut env, &before);
+            let mut expected = of(new);
+            expected.extend(of(kept));
+            assert_eq!(env, expected);
+        }
     }
 
     #[test]

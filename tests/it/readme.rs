@@ -35,7 +35,7 @@ const EXCHANGED: [(&str, &str, &str); 16] = [
     ("export PATH=", "export PATH=\"$PROGRAMS:$PATH\"", "likewise"),
     (
         "coordctl demo --model anthropic:",
-        "coordctl demo --model anthropic:claude-sonnet-4-5 --help",
+        "coordctl demo --model anthropic:claude-opus-5-5 --help",
         "no test speaks to a model of anybody's",
     ),
     (

@@ -35,7 +35,7 @@ const ALLOW: [&str; 3] = ["Bash(sh tests/run.sh*)", "Bash(git status*)", "Bash(g
     after_help = "Without --model the model is a script. Agents, tools and changes are real.\n\n\
                         Exit codes: 0 the tests were red before and green after, 1 they were not, 4 no coordd.\n\n\
                         Example: coordctl demo\n\
-                        \x20        coordctl demo --model anthropic:claude-sonnet-4-5 --keep\n\
+                        \x20        coordctl demo --model anthropic:claude-opus-5-5 --keep\n\
                         \x20        coordctl demo --lead claude"
 )]
 pub(crate) struct Args {

@@ -340,6 +340,7 @@ mod tests {
     #[test]
     fn data_in_several_lines_is_one_event() {
         assert_eq!(read(b"data: {\"a\":\ndata: 1}\n\n"), ["{\"a\":\n1}"]);
+        assert_eq!(read(b"data: {\"a\":\r\ndata: 1}\r\n\r\n"), ["{\"a\":\n1}"]);
         assert_eq!(read(b"data: {\"a\":\"x\ny\"}\n\n"), ["{\"a\":\"x\ny\"}"]);
         assert_eq!(read(b"data: {\"a\":\"\xFF\"}\n\n"), ["{\"a\":\"\u{FFFD}\"}"]);
         assert_eq!(read(b"data\n\n"), [""]);

@@ -166,6 +166,18 @@ fn in_a_stream() -> Vec<Behaviour> {
     rows
 }
 
+/// fM26: who names a model that is not there reads what there is.
+#[tokio::test]
+async fn fm26_an_unknown_models_error_lists_what_the_key_offers() {
+    let unknown = status("404 Not Found", &json!({"error": {"message": "no"}}));
+    let behaviour = behaviour(Provider::OpenAi, "unknown", vec![unknown], "");
+    let server = super::Server::start(&[behaviour]).await;
+    let client = server.client(0, Provider::OpenAi);
+    let error = client.answer(&super::request(), &mut |_| {}).await.unwrap_err();
+    let message = error.to_string();
+    assert!(message.ends_with("OPENAI_BASE_URL. It offers m-1, m-2"), "{message}");
+}
+
 /// What a server does at the second and third request.
 fn and_then() -> Vec<Behaviour> {
     let good = reply(STREAM, chat(&[json!({"content": "Hello."})], "stop").as_bytes());
