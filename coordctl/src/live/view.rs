@@ -343,5 +343,4 @@ impl View {
 }
 
 #[cfg(test)]
-#[path = "view_tests.rs"]
 mod tests;

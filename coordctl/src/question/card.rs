@@ -330,5 +330,4 @@ fn place(place: Place) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "card_tests.rs"]
 pub(crate) mod tests;

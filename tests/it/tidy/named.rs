@@ -25,12 +25,9 @@ fn all() -> Vec<Test> {
 }
 
 impl Test {
-    /// Whether it is in these modules. A module within a file, as `tests` mostly is, has no place of its own; that of `card.rs` may be
-    /// in `card_tests.rs`.
+    /// Whether it is in these modules. A module within a file, as `tests` mostly is, has no place of its own.
     fn is_in(&self, modules: &[&str]) -> bool {
-        let is_here = |module: &str| {
-            self.place.iter().any(|part| part.strip_suffix("_tests").unwrap_or(part) == module)
-        };
+        let is_here = |module: &str| self.place.iter().any(|part| part == module);
         modules.iter().all(|module| matches!(*module, "tests" | "*") || is_here(module))
     }
 }

@@ -65,17 +65,11 @@ fn test_only(sources: &[File]) -> BTreeSet<String> {
             }
             let (folder, own) = file.path.rsplit_once('/').expect("a file in a folder");
             let after = &lines[at + 1..];
-            let mut attributes = after.iter().take_while(|line| line.starts_with("#["));
-            let named = attributes.find_map(|line| line.strip_prefix("#[path = \""));
-            if let Some(named) = named.and_then(|it| it.split('"').next()) {
-                found.insert(format!("{folder}/{named}"));
-                continue;
-            }
             let item = after.iter().find(|line| !line.starts_with("#["));
             let name = item.and_then(|item| item.strip_suffix(';')?.split("mod ").nth(1));
             let Some(name) = name else { continue };
             let parent = match own.trim_end_matches(".rs") {
-                "lib" | "main" | "mod" => folder.to_owned(),
+                "lib" | "main" => folder.to_owned(),
                 own => format!("{folder}/{own}"),
             };
             found.insert(format!("{parent}/{name}.rs"));
@@ -106,11 +100,11 @@ fn the_tests_of_a_file_are_told_from_its_code() {
     let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
     let sources = [
         file("x/lib.rs", "#[cfg(test)]\nmod sim;\nmod it;"),
-        file("x/it.rs", "#[cfg(test)]\nmod a;\n#[cfg(test)]\n#[path = \"b_tests.rs\"]\nmod tests;"),
+        file("x/it.rs", "#[cfg(test)]\nmod a;\n#[cfg(test)]\npub(crate) mod tests;"),
         file("x/y.rs", "#[cfg(test)]\nmod tests {\n}"),
     ];
-    let expected =
-        ["x/b_tests.rs", "x/it/a.rs", "x/it/a/", "x/sim.rs", "x/sim/"].map(str::to_owned);
+    let expected = ["x/it/a.rs", "x/it/a/", "x/it/tests.rs", "x/it/tests/", "x/sim.rs", "x/sim/"]
+        .map(str::to_owned);
     assert_eq!(test_only(&sources), BTreeSet::from(expected));
 }
 
@@ -187,7 +181,6 @@ fn the_cores_circles_are_small() {
         .into_iter()
         .filter_map(|file| {
             let path = file.path.strip_prefix("coordd/core/src/")?.strip_suffix(".rs")?.to_owned();
-            let path = path.strip_suffix("/mod").map_or(path.clone(), str::to_owned);
             let is_part = path.starts_with("state/") || path.starts_with("rules/");
             is_part.then(|| (path, without_tests(&file.text).join("\n")))
         })
@@ -370,6 +363,21 @@ fn code_blocks_in_comments_are_not_rust() {
     none(&format!("a code block says what it is, one of {BLOCKS:?}"), &complaints);
 }
 
+/// A module with modules of its own is `name.rs` beside the folder `name/`, so that its file is found by its name.
+#[test]
+fn a_module_is_in_the_file_of_its_name() {
+    let mut complaints = Vec::new();
+    for file in files(".rs") {
+        if file.path.ends_with("/mod.rs") {
+            complaints.push(format!("{}: move it beside its folder", file.path));
+        }
+        if file.text.lines().any(|line| line.trim_start().starts_with("#[path")) {
+            complaints.push(format!("{}: a module in another file", file.path));
+        }
+    }
+    none("modules are where Rust looks for them by name", &complaints);
+}
+
 /// A file that no `mod` names is never compiled, and its tests never fail.
 #[test]
 fn every_test_file_is_compiled() {
@@ -377,22 +385,19 @@ fn every_test_file_is_compiled() {
     let files: Vec<_> =
         files(".rs").into_iter().filter(|f| f.path.starts_with("tests/it/")).collect();
     for file in &files {
-        let module = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let module = file.path.trim_end_matches(".rs");
         let (folder, name) = module.rsplit_once('/').expect("below tests/it");
         if module == "tests/it/main" {
             continue;
         }
-        let parents = if folder == "tests/it" {
-            vec!["tests/it/main.rs".to_owned()]
-        } else {
-            vec![format!("{folder}.rs"), format!("{folder}/mod.rs")]
-        };
-        let listed = files.iter().filter(|file| parents.contains(&file.path)).any(|file| {
+        let parent = if folder == "tests/it" { "tests/it/main" } else { folder };
+        let parent = format!("{parent}.rs");
+        let listed = files.iter().filter(|file| file.path == parent).any(|file| {
             let wanted = format!("mod {name};");
             file.text.lines().any(|line| line == wanted || line.ends_with(&format!(" {wanted}")))
         });
         if !listed {
-            complaints.push(format!("{}: no `mod {name};` in {}", file.path, parents.join(" or ")));
+            complaints.push(format!("{}: no `mod {name};` in {parent}", file.path));
         }
     }
     none("no test file is forgotten", &complaints);
