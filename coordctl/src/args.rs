@@ -1,12 +1,13 @@
 //! The command line. Each verb's own arguments are in its file under `commands/`.
 
+use clap::builder::PossibleValuesParser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
 use crate::commands::{
     attach, bridge, completions, daemon, demo, doctor, events, help, inbound, logs, ls, mcp, new,
     peers, permit, resume, rm, run, scratchpad, send, status, stop, task, team, trust, usage, wait,
 };
 use crate::guide::TOPICS;
-use clap::builder::PossibleValuesParser;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// The exit codes of verbs that have none of their own.
 const COMMON_CODES: &str =

@@ -7,9 +7,13 @@
 mod error;
 mod wire;
 
-pub(crate) use error::ClientError;
-pub(crate) use wire::listener;
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+pub(crate) use error::ClientError;
 use proto::codec::Codec;
 use proto::error::ErrorBody;
 use proto::event::Numbered;
@@ -17,11 +21,7 @@ use proto::hello::Welcome;
 use proto::request::Request;
 use proto::response::Response;
 use proto::{Call, FromDaemon, Outcome, ToDaemon};
-use std::collections::VecDeque;
-use std::io::Write as _;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
+pub(crate) use wire::listener;
 use wire::{Opened, Wire};
 
 /// How long a daemon may take to say hello, and to answer what only reads (K5).

@@ -1,9 +1,11 @@
 //! The user's `~/.config/coordd/config.toml`.
 
-use crate::error::Failure;
+use std::path::{Path, PathBuf};
+
 use proto::agent::{Permissions, Runtime, SandboxChoice};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
+
+use crate::error::Failure;
 
 /// How much agents may do without asking, as `--permission-mode` and `mode` in `[permissions]` say it.
 pub(crate) const PERMISSION_MODES: [&str; 5] =

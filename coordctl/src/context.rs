@@ -1,14 +1,16 @@
 //! What every command works with: where things lie, whether to print JSON, and the connection.
 
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use proto::error::{ErrorBody, ErrorCode};
+use proto::request::Request;
+use proto::response::Response;
+
 use crate::client::{Ask, Client, ClientError};
 use crate::error::Failure;
 use crate::paths::{self, Paths, Vars};
 use crate::terminal::Style;
-use proto::error::{ErrorBody, ErrorCode};
-use proto::request::Request;
-use proto::response::Response;
-use std::io::IsTerminal as _;
-use std::path::PathBuf;
 
 /// The surroundings of one command.
 #[derive(Debug)]

@@ -139,8 +139,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use anyhow::Context as _;
+
+    use super::*;
 
     #[test]
     fn an_error_is_one_line_then_a_blank_one_then_the_hint() {

@@ -42,8 +42,9 @@ pub(crate) fn topic(name: &str) -> Option<Topic> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeSet;
+
+    use super::*;
 
     #[test]
     fn every_file_of_the_guide_is_a_topic() {

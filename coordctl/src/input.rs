@@ -12,12 +12,14 @@ pub(crate) mod hold;
 mod keys;
 mod line;
 
-use crate::question::desk::Typed;
-use crate::terminal::{Style, width};
+use std::io::IsTerminal as _;
+
 use hold::Hold;
 use keys::{Key, Keys};
 use line::Line;
-use std::io::IsTerminal as _;
+
+use crate::question::desk::Typed;
+use crate::terminal::{Style, width};
 
 /// What comes of a key.
 #[derive(Debug, PartialEq, Eq)]

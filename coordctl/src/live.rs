@@ -12,6 +12,18 @@ pub(crate) mod transcript;
 mod typing;
 pub(crate) mod view;
 
+use std::collections::VecDeque;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use feed::{Feed, Input, Keyboard};
+use proto::error::{ErrorBody, ErrorCode};
+use proto::event::{Event, Numbered};
+use proto::request::Request;
+use proto::response::Response;
+use proto::view::{AgentView, SessionState, SessionView};
+use view::View;
+
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::expect;
@@ -19,16 +31,6 @@ use crate::input::{Did, Input as TypedLine};
 use crate::output;
 use crate::question::desk::Typed;
 use crate::terminal::{Style, line};
-use feed::{Feed, Input, Keyboard};
-use proto::error::{ErrorBody, ErrorCode};
-use proto::event::{Event, Numbered};
-use proto::request::Request;
-use proto::response::Response;
-use proto::view::{AgentView, SessionState, SessionView};
-use std::collections::VecDeque;
-use std::io::{IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
-use view::View;
 
 /// How long a daemon that was stopped in order may take to return before it counts as gone.
 const RESTART_LIMIT: Duration = Duration::from_secs(10);

@@ -29,9 +29,10 @@ mod terminal;
 mod words;
 mod worker;
 
-use error::Exit;
 use std::io::Write as _;
 use std::process::ExitCode;
+
+use error::Exit;
 
 fn main() -> ExitCode {
     let cli = match args::parse() {

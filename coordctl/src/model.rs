@@ -1,11 +1,13 @@
 //! Which model a session uses: the command line, else the configuration, else the environment.
 
+use std::path::{Path, PathBuf};
+
+use proto::agent::{Model, Provider};
+
 use crate::config::Config;
 use crate::error::Failure;
 use crate::paths::Vars;
 use crate::worker;
-use proto::agent::{Model, Provider};
-use std::path::{Path, PathBuf};
 
 /// What is used when there is a key and no model is named. Of the names that Claude Code 2.1.332 knows; makers
 /// retire them.

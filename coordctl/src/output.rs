@@ -1,11 +1,13 @@
 //! Data goes to stdout, all else to stderr; nothing of either from the daemon without passing
 //! `terminal`.
 
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
 use crate::context::Context;
 use crate::table::Table;
 use crate::terminal;
-use serde::Serialize;
-use std::io::{self, Write as _};
 
 /// One JSON document, as the response type is.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {

@@ -1,10 +1,12 @@
 //! Who serves, by the lock that each coordd holds on its folders: the kernel's word, which is there where the socket is not.
 
-use crate::error::Failure;
-use crate::paths::Paths;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::error::Failure;
+use crate::paths::Paths;
 
 /// The lock's file in the folder of the socket, and in that of the state.
 const LOCK: &str = "coordd.lock";

@@ -1,9 +1,10 @@
 //! Long texts for a person: through a pager where the output is a terminal, as git does it; else
 //! printed.
 
-use crate::{output, terminal};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
+
+use crate::{output, terminal};
 
 /// Columns of a text where there is no terminal, and at most so many where there is a wide one:
 /// longer lines are hard to read.

@@ -1,9 +1,11 @@
 //! Where coordctl looks: for the daemon by the daemon's own rules, in `coordd-common`, and for programs.
 
-use crate::error::Failure;
-use coordd_common::paths::{Paths as Found, PathsError, is_runtime_folder};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+use coordd_common::paths::{Paths as Found, PathsError, is_runtime_folder};
+
+use crate::error::Failure;
 
 /// The environment as it was at the start.
 pub(crate) type Vars = BTreeMap<String, String>;

@@ -15,10 +15,8 @@ mod inputs;
 mod keys;
 mod raw;
 
-use crate::client::Caller;
-use crate::context::Context;
-use crate::error::{Exit, Failure};
-use crate::{expect, output};
+use std::time::{Duration, Instant};
+
 use canvas::Canvas;
 use inputs::{Input, Inputs};
 pub(crate) use keys::DetachKeys;
@@ -30,7 +28,9 @@ use proto::request::Request;
 use proto::screen::{Assembly, Bytes, Came, Frame, PART_LEN_MAX, Size};
 use proto::view::{AgentState, AgentView};
 use raw::Raw;
-use std::time::{Duration, Instant};
+
+use crate::error::{Exit, Failure};
+use crate::{client::Caller, context::Context, expect, output};
 
 /// How long coordd may be gone before that is taken for its end.
 const AWAY_MAX: Duration = Duration::from_secs(15);

@@ -2,18 +2,20 @@
 //! else as a process of its own. Of many starts at once the daemon's own lock decides; everybody
 //! ends up at the one that serves.
 
-use crate::client::{Ask, Client, ClientError};
-use crate::error::{Exit, Failure};
-use crate::paths::{self, Paths, Vars};
-use coordd_common::files;
-use proto::error::ErrorCode;
-use proto::request::Request;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use coordd_common::files;
+use proto::error::ErrorCode;
+use proto::request::Request;
+
+use crate::client::{Ask, Client, ClientError};
+use crate::error::{Exit, Failure};
+use crate::paths::{self, Paths, Vars};
 
 /// How long a daemon may take from its start to its first hello.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -236,8 +238,9 @@ fn tail(path: &Path, skip: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
 
     fn paths(folder: &Path) -> Paths {
         Paths {

@@ -9,8 +9,9 @@
 //! A newline always leads back to plain, so that an unterminated sequence hides no more than its
 //! own line.
 
-use crate::push;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::push;
 
 /// Takes control sequences out of a text that may come in pieces.
 #[derive(Debug, Default)]

@@ -1,11 +1,12 @@
 //! The words for states, and agents and sessions in one line: the same in every list and view.
 
-use crate::format;
-use crate::terminal::line;
 use proto::agent::{Mode, Model, Provider, Runtime};
 use proto::message::MessageState;
 use proto::notification::{FailureClass, RunStatus, Usage};
 use proto::view::{AgentState, AgentView, LastRun, SessionState, SessionView, TaskStatus};
+
+use crate::format;
+use crate::terminal::line;
 
 pub(crate) fn agent_state(state: AgentState) -> &'static str {
     match state {
@@ -179,8 +180,9 @@ pub(crate) fn tool_call(tool: &str, input: &serde_json::Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_run_end_in_words() {

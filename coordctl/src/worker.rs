@@ -3,9 +3,10 @@
 //! The agent process alone knows what a script or a rule means. It must not decide anything itself:
 //! where the program is not found or does not know the question, the answer is left to the agent.
 
-use crate::paths::{self, Vars};
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
+
+use crate::paths::{self, Vars};
 
 /// How an agent process says that what it was shown cannot be used.
 const UNUSABLE: i32 = 1;
@@ -30,9 +31,10 @@ pub(crate) fn check(vars: &Vars, flag: &str, args: &[&OsStr]) -> Result<(), Stri
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
+
+    use super::*;
 
     /// A program that stands in for the agent process.
     pub(crate) fn stand_in(folder: &Path, script: &str) -> (String, String) {

@@ -21,17 +21,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, Dir as DirStream, FileType, Mode, OFlags, Stat, fchmod, fgetxattr_query, fstat, fsync,
-    mkdirat, open, openat, renameat_with, statat,
-};
-use rustix::io::Errno;
-
 pub(crate) use atomic::{Renamed, Replacement};
 pub(crate) use coordd_common::processes::euid;
 pub(crate) use error::{DirError, FileError};
 pub(crate) use file::Content;
 pub(crate) use remove::{Kept, Removal};
+use rustix::fs::{
+    AtFlags, Dir as DirStream, FileType, Mode, OFlags, Stat, fchmod, fgetxattr_query, fstat, fsync,
+    mkdirat, open, openat, renameat_with, statat,
+};
+use rustix::io::Errno;
 
 /// Longest name of a file that common file systems take.
 const NAME_BYTES_MAX: usize = 255;

@@ -4,13 +4,15 @@
 //! never in a log. The client decides what is in it, by its allow-list (`coordctl` has one,
 //! rel-37); what belongs to another program's life is left out here, from any client.
 
-use crate::dir::FileError;
-use crate::limits;
-use crate::paths::{PathsError, StateDir};
-use coordd_core::id::SessionId;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+
+use coordd_core::id::SessionId;
+
+use crate::dir::FileError;
+use crate::limits;
+use crate::paths::{PathsError, StateDir};
 
 const FILE: &str = "env.json";
 /// The longest variable, name and value, in bytes: what Linux gives a program in one piece.

@@ -13,6 +13,15 @@ pub(crate) mod note;
 mod socket;
 mod watch;
 
+use std::sync::Arc;
+
+use interprocess::local_socket::tokio::Listener;
+use proto::event::Event;
+pub(crate) use socket::Socket;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+pub(crate) use watch::Watch;
+
 use crate::dir::FileId;
 use crate::hub::Hub;
 use crate::jobs::{Job, Jobs, SessionJob};
@@ -21,13 +30,6 @@ use crate::paths::StateDir;
 use crate::peers::{self, Peers};
 use crate::reactor::{self, Arrival};
 use crate::store::lock::{InstanceLock, LockError, NAME as LOCK};
-use interprocess::local_socket::tokio::Listener;
-use proto::event::Event;
-pub(crate) use socket::Socket;
-use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
-pub(crate) use watch::Watch;
 
 /// What a person has to do where the socket that is gone was the service manager's.
 const UNMANAGED: &str = "the socket that systemd listens on was removed, and coordd has made one of its own: after `coordctl daemon \

@@ -14,8 +14,10 @@ mod looking;
 mod viewing;
 mod watcher;
 
-use crate::limits;
-use crate::peer::Handle;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use coordd_core::id::PeerId;
 use proto::agent::{Activity, Report};
 use proto::event::{Event, Numbered};
@@ -23,11 +25,11 @@ use proto::hello::Welcome;
 use proto::response::Response;
 use proto::view::{AgentState, AgentView};
 use proto::{FromDaemon, Outcome};
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::PathBuf;
-use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use watcher::{Watcher, weight};
+
+use crate::limits;
+use crate::peer::Handle;
 
 /// What a viewer wants to see.
 #[derive(Clone, Debug)]

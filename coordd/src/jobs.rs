@@ -10,14 +10,9 @@ mod inboxes;
 mod joined;
 mod processes;
 
-use crate::ground::Watch;
-use crate::limits;
-use crate::paths::{Paths, StateDir};
-use crate::peer::Handle;
-use crate::reactor::Arrival;
-use crate::team_files::TeamFiles;
-use crate::team_files::inbox::Letter;
-use crate::translate;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use coordd_core::agent::{Process, Runtime};
 use coordd_core::id::{AgentId, MessageId, SessionId};
 use coordd_core::name::Name;
@@ -27,10 +22,17 @@ use proto::agent::Bootstrap;
 use proto::error::ErrorBody;
 use proto::response::Response;
 use proto::team::{MemberFile, TaskFile, TeamFile};
-use std::path::PathBuf;
-use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+
+use crate::ground::Watch;
+use crate::limits;
+use crate::paths::{Paths, StateDir};
+use crate::peer::Handle;
+use crate::reactor::Arrival;
+use crate::team_files::TeamFiles;
+use crate::team_files::inbox::Letter;
+use crate::translate;
 
 /// Where the answer to a call goes.
 pub(crate) type ReplyTo = (Handle, u64);

@@ -4,9 +4,11 @@
 //! socket is the manager's, and is never unlinked here. Otherwise a stale one is replaced while the
 //! instance lock is held, and a live one never (rel-22, rel-23).
 
-use crate::dir::FileId;
-use crate::limits;
-use crate::peer::{self, Other, Routes};
+use std::collections::VecDeque;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use coordd_core::id::PeerId;
 use interprocess::local_socket::tokio::{Listener, Stream};
@@ -16,12 +18,12 @@ use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _
 use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use std::collections::VecDeque;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
+
+use crate::dir::FileId;
+use crate::limits;
+use crate::peer::{self, Other, Routes};
 
 /// Makes the socket, and says which file it is. The caller holds the instance lock.
 pub(crate) fn bind(path: &Path) -> anyhow::Result<(Listener, FileId)> {

@@ -14,23 +14,22 @@
 mod codec;
 mod looked_up;
 
-pub(crate) use looked_up::LookedUp;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use crate::hub::Hub;
-use crate::limits;
-use crate::reactor::Arrival;
 use codec::Decoded;
 use coordd_core::id::{AgentId, PeerId};
 use coordd_core::input::Credentials;
+pub(crate) use looked_up::LookedUp;
 use proto::codec::{Codec, Decoder};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::hello::{Hello, revision};
 use proto::{FromDaemon, ToDaemon, frame};
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::{hub::Hub, limits, reactor::Arrival};
 
 /// What goes out to a peer.
 #[derive(Clone, Debug)]

@@ -19,12 +19,11 @@ mod place;
 mod registry;
 mod vetting;
 
-use crate::clock;
-use crate::failpoint;
-use crate::ground::Watch;
-use crate::paths::Paths;
-use crate::peer::Handle;
-use crate::reactor::Arrival;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use claude::Speaker;
 use coordd_core::Input;
 use coordd_core::id::{MessageId, SessionId};
@@ -38,12 +37,15 @@ use proto::error::ErrorBody;
 use proto::view::PeerView;
 use registry::Registry;
 use sha2::Digest as _;
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
+
+use crate::clock;
+use crate::failpoint;
+use crate::ground::Watch;
+use crate::paths::Paths;
+use crate::peer::Handle;
+use crate::reactor::Arrival;
 
 /// Orders that wait: the core lets so many messages be on their way, and changes of sessions are
 /// merged before.

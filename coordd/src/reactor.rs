@@ -18,6 +18,18 @@ pub(crate) mod outside;
 pub(crate) mod space;
 pub(crate) mod teams;
 
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::Context as _;
+use coordd_core::id::{PeerId, SessionId};
+use coordd_core::input::{Credentials, Lineage, Says};
+use coordd_core::message::Outside;
+use coordd_core::name::Name;
+use coordd_core::{Core, Effect, Input, Moment, Record, Step};
+use proto::error::ErrorBody;
+use proto::request::Request;
+use tokio::sync::mpsc;
+
 use crate::clock::{self, Clock};
 use crate::environment::EnvironmentError;
 use crate::failpoint;
@@ -28,16 +40,6 @@ use crate::peer::{Handle, LookedUp};
 use crate::store::Store;
 use crate::store::lock::LockError;
 use crate::translate::{self, Facts};
-use anyhow::Context as _;
-use coordd_core::id::{PeerId, SessionId};
-use coordd_core::input::{Credentials, Lineage, Says};
-use coordd_core::message::Outside;
-use coordd_core::name::Name;
-use coordd_core::{Core, Effect, Input, Moment, Record, Step};
-use proto::error::ErrorBody;
-use proto::request::Request;
-use std::collections::{BTreeMap, HashMap};
-use tokio::sync::mpsc;
 
 /// Something that reached the reactor.
 #[derive(Debug)]

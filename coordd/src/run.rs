@@ -7,6 +7,17 @@
 //!
 //! Ready is told as soon as the socket is served: agents of an earlier daemon come back meanwhile.
 
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use coordd_core::id::SessionId;
+use coordd_core::{Core, Input, Live, Record};
+use interprocess::local_socket::tokio::Listener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::dir::Dir;
@@ -17,23 +28,12 @@ use crate::jobs::{self, Job, Jobs, SessionJob, World};
 use crate::paths::{self, Paths, StateDir};
 use crate::peer::Routes;
 use crate::peers::Peers;
-use crate::reactor::outside::Outsiders;
-use crate::reactor::space::Space;
-use crate::reactor::{Arrival, Reactor};
+use crate::reactor::{Arrival, Reactor, outside::Outsiders, space::Space};
 use crate::store::lock::{InstanceLock, LockError};
 use crate::store::reserve::Reserve;
 use crate::store::{self, Store};
 use crate::translate::Facts;
 use crate::{bridge, limits, listener, sd};
-use anyhow::Context as _;
-use coordd_core::id::SessionId;
-use coordd_core::{Core, Input, Live, Record};
-use interprocess::local_socket::tokio::Listener;
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Runs the daemon to its end.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -15,11 +15,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, flock, statat};
 use rustix::io::Errno;
+pub(crate) use sanitize::sanitize;
 
 use crate::dir::{Content, Demand, Dir, DirError, FileError, Found, Removal, euid};
 use crate::paths;
-
-pub(crate) use sanitize::sanitize;
 
 /// Most entries that are listed. A scratchpad is read by people and models.
 pub(crate) const LISTED_MAX: usize = 1000;

@@ -1,13 +1,15 @@
 //! Reading transcripts, which the agent processes write. Only for showing: nothing is decided by
 //! what they say.
 
-use crate::limits;
-use proto::entry::{Entry, Origin, What};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+use proto::entry::{Entry, Origin, What};
+
+use crate::limits;
 
 /// Some entries, in order.
 #[derive(Debug, Default, PartialEq)]
@@ -127,8 +129,9 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write as _;
+
+    use super::*;
 
     fn entry(seq: u64, text: &str) -> Entry {
         Entry { seq, at_ms: 0, run: 1, what: What::Text { text: text.to_owned() } }

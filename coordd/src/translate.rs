@@ -15,7 +15,10 @@ mod request;
 mod response;
 pub(crate) mod view;
 
+use std::collections::BTreeMap;
+
 pub(crate) use bootstrap::{bootstrap, in_terminal, not_begun};
+use coordd_core::agent;
 pub(crate) use deliver::{deliver, order};
 pub(crate) use denial::error_body;
 pub(crate) use event::event;
@@ -23,9 +26,6 @@ pub(crate) use inbox::{inboxes, key as entry_key, left};
 pub(crate) use kept::SCRATCHPAD_LOST;
 pub(crate) use request::request;
 pub(crate) use response::response;
-
-use coordd_core::agent;
-use std::collections::BTreeMap;
 
 /// What the views say about the daemon itself and the shell's places.
 #[derive(Clone, Debug)]

@@ -5,13 +5,15 @@
 //! answered, whatever happens to the daemon meanwhile. [`Report`]s are the data plane: they may be
 //! lost, and never pass the daemon's core.
 
+use std::collections::BTreeMap;
+
+pub use proto_words::agent::{Mode, Role, RunOutcome, Runtime};
+use serde::{Deserialize, Serialize};
+
 use crate::entry::{Entry, Origin};
 use crate::json::Json;
 use crate::notification::Usage;
 use crate::screen::{Bytes, Frame, Size};
-pub use proto_words::agent::{Mode, Role, RunOutcome, Runtime};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// All that a new agent process is told, as one JSON document on its stdin, ended by end of file.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]

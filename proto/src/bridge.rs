@@ -4,11 +4,12 @@
 //! not on a disk, so that one that is started anew loses nothing. It says hello as [`AGENT`] with
 //! the token that it was given.
 
-use crate::WallMs;
 pub use proto_words::bridge::{
     BridgePeerView, BridgeView, Decision, Fate, LetterView, RemoteView, Row, Says, Verdict, Work,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::WallMs;
 
 /// The name that the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";

@@ -1,10 +1,11 @@
 //! One line of an agent's transcript: what is kept on disk by the agent process, and what `attach`
 //! and `logs` show.
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use crate::WallMs;
 use crate::json::Json;
 use crate::notification::{Notification, RunStatus, Usage};
-use serde::{Deserialize, Deserializer, Serialize};
 
 /// One entry. Entries of an agent are numbered from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

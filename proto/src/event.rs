@@ -1,5 +1,7 @@
 //! What subscribed peers are told. Numbered within one boot of the daemon; a gap is always said.
 
+use serde::{Deserialize, Serialize};
+
 use crate::WallMs;
 use crate::agent::{Activity, Mode};
 use crate::entry::Entry;
@@ -10,7 +12,6 @@ use crate::screen::Frame;
 use crate::view::{
     AgentState, AgentView, PermissionView, SessionState, SessionView, TaskView, TeamView,
 };
-use serde::{Deserialize, Serialize};
 
 /// An event with its place in the order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! The first words on a connection.
 
-use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
 
 /// The major version of the JSON Lines protocol. Raised only when an old client would
 /// misunderstand.

@@ -1,8 +1,9 @@
 //! What one participant says to another (M-2, M-11).
 
-use crate::WallMs;
 pub use proto_words::message::{Body, MessageState};
 use serde::{Deserialize, Serialize};
+
+use crate::WallMs;
 
 /// The longest text of a message in bytes.
 pub const BODY_LEN_MAX: usize = 256 * 1024;

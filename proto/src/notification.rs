@@ -8,12 +8,13 @@
 
 mod parse;
 
+use std::fmt::Write as _;
+
 pub use parse::{NoNotification, Told, find, parse};
 pub use proto_words::agent::{FailureClass, RunStatus, Usage};
 use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 
 /// The end of one run, as a lead is told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,9 +146,10 @@ pub fn render_outside_message(from: &str, address: &str, verified: bool, text: &
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use quick_xml::events::Event as Seen;
+
+    use super::*;
 
     fn sample(result: &str) -> Notification {
         Notification {

@@ -5,6 +5,11 @@
 
 mod new;
 
+use std::collections::BTreeMap;
+
+pub use proto_words::request::{Invite, NewAgent};
+use serde::{Deserialize, Serialize};
+
 pub use self::new::NewSession;
 use crate::agent::{Question, Role, RunOutcome};
 use crate::bridge::{BridgeView, Fate, Row};
@@ -12,9 +17,6 @@ use crate::json::Json;
 use crate::message::Body;
 use crate::screen::{Bytes, Size};
 use crate::view::{EndedView, TaskStatus};
-pub use proto_words::request::{Invite, NewAgent};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// One request. All are safe to repeat with the same idempotency key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

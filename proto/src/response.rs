@@ -1,5 +1,9 @@
 //! What a granted request is answered with.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
 use crate::agent::{Role, RunOutcome};
 use crate::bridge::{BridgeView, Decision};
 use crate::entry::Entry;
@@ -9,8 +13,6 @@ use crate::notification::Usage;
 use crate::view::{
     AgentView, DaemonView, HeldView, PeerView, PermissionView, SessionView, TaskView, TeamView,
 };
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// One response; [`crate::request::Request`] says which comes to what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
 //! What things look like from outside: the rows of `ls` and `status`.
 
+pub use proto_words::view::{EndedView, SessionState, TaskStatus};
+use serde::{Deserialize, Serialize};
+
 use crate::WallMs;
 use crate::agent::{Activity, Mode, Model, Question, Role, Runtime};
 use crate::json::Json;
 use crate::notification::{FailureClass, RunStatus, Usage};
-pub use proto_words::view::{EndedView, SessionState, TaskStatus};
-use serde::{Deserialize, Serialize};
 
 /// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

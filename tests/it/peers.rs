@@ -1,6 +1,10 @@
 //! M-6 to M-11, D-4: sessions of other programs write to ours and are written to, and each message
 //! has a true fate.
 
+use std::io::BufRead as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
 use proto::entry::Origin;
 use proto::error::ErrorCode;
 use proto::message::{Body, MessageState, Receipt, SendResult};
@@ -8,9 +12,6 @@ use proto::request::{NewSession, Request};
 use proto::response::Response;
 use proto::view::{HeldView, PeerKind, PeerView};
 use serde_json::{Value, json};
-use std::io::BufRead as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use tests::agents::{Agents, FakeAgent};
 use tests::outsider::{Manner, Outsider, listed, listed_as, say, socket_of};
 use tests::rehearsal::{lead, script};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 mod contract;
 mod dependencies;
 mod documents;
+mod modules;
 mod named;
 mod sources;
 

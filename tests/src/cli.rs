@@ -23,14 +23,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use crate::sandbox::Sandbox;
-
 pub use headless::Headless;
 pub use model::{Model, Script};
 pub use scenes::{SCENES, Scene};
+use serde_json::{Value, json};
 pub use shown::Shown;
+
+use crate::sandbox::Sandbox;
 
 /// For one thing that a CLI does. It starts in a second or two; the rest is for a machine that
 /// builds at the same time.

@@ -1,10 +1,12 @@
 //! Why there is no answer, and what a person is told to do about it.
 
-use crate::error::{Exit, Failure};
-use proto::error::ErrorBody;
-use proto::hello::{Age, PROTOCOL, PROTOCOL_MIN};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use proto::error::ErrorBody;
+use proto::hello::{Age, PROTOCOL, PROTOCOL_MIN};
+
+use crate::error::{Exit, Failure};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

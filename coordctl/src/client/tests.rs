@@ -1,16 +1,18 @@
 //! The client against tiny daemons that do one thing each.
 
-use super::*;
-use crate::error::{Exit, Failure};
+use std::io::Read as _;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
 use proto::Reply;
 use proto::error::ErrorCode;
 use proto::frame::{self, FrameDecoder, PREAMBLE_LEN};
 use proto::hello::{PROTOCOL, REVISION};
 use proto::line::{self, LineDecoder};
-use std::io::Read as _;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
-use std::thread::JoinHandle;
+
+use super::*;
+use crate::error::{Exit, Failure};
 
 struct Fake {
     path: PathBuf,

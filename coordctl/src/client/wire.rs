@@ -1,7 +1,11 @@
 //! A socket with its codec: whom it belongs to, bytes out and in, each with a bound on the time.
 
-use super::error::ClientError;
-use super::{ANSWER_LIMIT, READ_LEN};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use proto::codec::{Codec, Decoder};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::event::{Event, Numbered};
@@ -11,11 +15,9 @@ use proto::unknown::{Kind, Read};
 use proto::{Call, FromDaemon, ToDaemon};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+
+use super::error::ClientError;
+use super::{ANSWER_LIMIT, READ_LEN};
 
 /// A socket with its codec.
 #[derive(Debug)]

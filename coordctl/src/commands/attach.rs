@@ -1,5 +1,14 @@
 //! `coordctl attach`: the conversation so far and live, with input.
 
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use proto::agent::Role;
+use proto::entry::What;
+use proto::event::Event;
+use proto::request::Request;
+use proto::view::{AgentView, SessionState};
+
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -9,13 +18,6 @@ use crate::question::desk::Typed;
 use crate::screen::{self, DetachKeys};
 use crate::terminal::line;
 use crate::{format, output};
-use proto::agent::Role;
-use proto::entry::What;
-use proto::event::Event;
-use proto::request::Request;
-use proto::view::{AgentView, SessionState};
-use std::io::IsTerminal as _;
-use std::time::{Duration, Instant};
 
 /// Two Ctrl-C within so long detach.
 const TWICE: Duration = Duration::from_secs(2);

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use proto::request::Request;
+use proto::response::Response;
+
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::terminal::line;
 use crate::{expect, output, paths};
-use proto::request::Request;
-use proto::response::Response;
 
 /// A bridge reads its list of peers again within this time, and there are slow machines.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);

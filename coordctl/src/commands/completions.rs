@@ -1,8 +1,9 @@
 //! `coordctl completions`: a completion script for a shell.
 
+use serde::Serialize;
+
 use crate::error::Exit;
 use crate::output;
-use serde::Serialize;
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]

@@ -1,20 +1,22 @@
 //! `coordctl daemon`: coordd itself.
 
-use crate::client::{self, ClientError};
-use crate::context::Context;
-use crate::error::{Exit, Failure};
-use crate::paths::Paths;
-use crate::terminal::line;
-use crate::{expect, output, owner, start};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use coordd_common::files::replace;
 use coordd_common::processes;
 use proto::error::ErrorCode;
 use proto::request::Request;
 use proto::response::Response;
 use rustix::process::{Pid, Signal};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
-use std::time::{Duration, Instant};
+
+use crate::client::{self, ClientError};
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::paths::Paths;
+use crate::terminal::line;
+use crate::{expect, output, owner, start};
 
 /// How long a daemon may take to end its agents in order and go.
 const END_LIMIT: Duration = Duration::from_mins(1);

@@ -6,6 +6,16 @@
 
 mod project;
 
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use project::{Project, Tested};
+use proto::agent::{Model, Role, Runtime};
+use proto::entry::{Origin, What};
+use proto::request::Request;
+use proto::view::{AgentView, SessionView};
+use serde::Serialize;
+
 use super::new::SessionArgs;
 use super::run::{self, Ending, Manner, OnInterrupt, OnQuestion};
 use crate::context::Context;
@@ -15,14 +25,6 @@ use crate::live::flow::Flow;
 use crate::push;
 use crate::terminal::{Paint, line};
 use crate::{expect, format, model, output};
-use project::{Project, Tested};
-use proto::agent::{Model, Role, Runtime};
-use proto::entry::{Origin, What};
-use proto::request::Request;
-use proto::view::{AgentView, SessionView};
-use serde::Serialize;
-use std::io::IsTerminal as _;
-use std::time::Instant;
 
 /// The goal, as a user would put it.
 const GOAL: &str = "Make the failing test in this repository pass. `sh tests/run.sh` runs the tests. Do not commit.";
@@ -307,9 +309,10 @@ impl Screen {
 
 #[cfg(test)]
 mod tests {
+    use proto::view::AgentState;
+
     use super::*;
     use crate::live::roster::tests::agent;
-    use proto::view::AgentState;
 
     #[test]
     fn r6_the_first_line_says_that_the_model_is_a_script() {

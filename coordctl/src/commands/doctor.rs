@@ -3,19 +3,21 @@
 mod replaced;
 mod sandbox;
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use proto::agent::Runtime;
+use proto::bridge::BridgeView;
+use proto::request::Request;
+use proto::response::Response;
+use serde::Serialize;
+
 use super::daemon::Unreached;
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Paint, line};
 use crate::{format, model, output, paths, start};
-use proto::agent::Runtime;
-use proto::bridge::BridgeView;
-use proto::request::Request;
-use proto::response::Response;
-use serde::Serialize;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
 
 /// Less free space than this is worth a warning, 256 MiB.
 const FREE_LOW: u64 = 256 << 20;

@@ -1,10 +1,11 @@
 //! How `run` and `wait` end, for people and for scripts: the same words, codes and JSON in both.
 
+use proto::view::{AgentView, PermissionView, SessionView};
+use serde::Serialize;
+
 use crate::question::card;
 use crate::terminal::line;
 use crate::{format, output};
-use proto::view::{AgentView, PermissionView, SessionView};
-use serde::Serialize;
 
 /// How many open questions are listed; a session may have hundreds.
 const LISTED_MAX: usize = 10;

@@ -1,14 +1,15 @@
 //! `coordctl events`: what happens, as structured events.
 
+use proto::event::{Event, Numbered};
+use proto::request::Request;
+use serde_json::Value;
+
 use crate::client::{ClientError, Pushed};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::push;
 use crate::terminal::{cut, line};
 use crate::{expect, format, output};
-use proto::event::{Event, Numbered};
-use proto::request::Request;
-use serde_json::Value;
 
 /// Columns of one value in a line for people.
 const VALUE_WIDTH: usize = 60;
@@ -100,8 +101,9 @@ fn flat(fields: &Value, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::view::AgentState;
+
+    use super::*;
 
     #[test]
     fn an_event_in_one_line() {

@@ -1,9 +1,10 @@
 //! `coordctl help`: the guide's pages, and the help of every command.
 
+use serde::Serialize;
+
 use crate::error::{Exit, Failure};
 use crate::guide::{self, TOPICS};
 use crate::{output, pager};
-use serde::Serialize;
 
 /// Show a page of the guide, or the help of a command.
 #[derive(Debug, clap::Args)]

@@ -1,13 +1,14 @@
 //! `coordctl inbound`: messages from outside that wait for the user, and what becomes of the next
 //! ones.
 
+use proto::request::Request;
+use proto::view::HeldView;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::table::Table;
 use crate::terminal::line;
 use crate::{expect, format, output};
-use proto::request::Request;
-use proto::view::HeldView;
 
 /// Show messages from other sessions that are held for you, accept or refuse them.
 #[derive(Debug, clap::Args)]

@@ -1,18 +1,20 @@
 //! `coordctl logs`: an agent's transcript.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proto::entry::{Entry, Origin, What};
+use proto::event::Event;
+use proto::request::Request;
+use proto::response::Response;
+use proto::view::AgentView;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::live::transcript::{self, Detail};
 use crate::live::{self, Live, Next, Options, Sink};
 use crate::terminal::{Paint, line};
 use crate::{expect, output, words};
-use proto::entry::{Entry, Origin, What};
-use proto::event::Event;
-use proto::request::Request;
-use proto::response::Response;
-use proto::view::AgentView;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// How long to wait for the next entry at a time.
 const WAIT: Duration = Duration::from_hours(1);
@@ -161,9 +163,10 @@ fn follow(context: &mut Context, agent: &AgentView, last: Option<u32>) -> anyhow
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::json::Json;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn after_several_calls_each_result_says_what_it_answers() {

@@ -1,12 +1,13 @@
 //! `coordctl ls`: all sessions.
 
+use proto::request::Request;
+use proto::view::SessionView;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::push;
 use crate::table::Table;
 use crate::{expect, format, output, words};
-use proto::request::Request;
-use proto::view::SessionView;
 
 /// List sessions, newest first.
 #[derive(Debug, clap::Args)]
@@ -62,10 +63,11 @@ fn agents(it: &SessionView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::agent::{Mode, Model, Provider};
     use proto::notification::Usage;
     use proto::view::SessionState;
+
+    use super::*;
 
     #[test]
     fn a_session_in_one_line() {

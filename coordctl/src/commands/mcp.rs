@@ -9,20 +9,22 @@ mod install;
 mod json_text;
 mod toml_text;
 
-use crate::config::Config;
-use crate::context::Context;
-use crate::error::{Exit, Failure};
-use crate::terminal::line;
-use crate::{env, expect, output, paths};
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
 use proto::agent::Runtime;
 use proto::error::ErrorCode;
 use proto::request::Request;
 use proto::response::Response;
 use proto::view::{AgentState, AgentView, SessionState, SessionView};
-use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::terminal::line;
+use crate::{env, expect, output, paths};
 
 /// The most sessions of one folder that are examined for one to join.
 const LOOKED_AT_MAX: usize = 20;

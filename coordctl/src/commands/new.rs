@@ -1,16 +1,18 @@
 //! `coordctl new`: a session, and what all commands that make one share.
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use coordd_sandbox::Hosts;
+use proto::agent::{Model, Permissions, Runtime, SandboxChoice};
+use proto::request::{NewSession, Request};
+
 use crate::config::{Config, PERMISSION_MODES};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::paths::Vars;
 use crate::terminal::line;
 use crate::{env, expect, model, output, words, worker};
-use coordd_sandbox::Hosts;
-use proto::agent::{Model, Permissions, Runtime, SandboxChoice};
-use proto::request::{NewSession, Request};
-use std::ffi::OsStr;
-use std::path::PathBuf;
 
 /// The most rules that are checked here: as many as an agent takes.
 const RULES_MAX: usize = 1_000;

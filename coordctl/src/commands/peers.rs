@@ -1,11 +1,12 @@
 //! `coordctl peers`: other sessions that can be messaged.
 
+use proto::request::Request;
+use proto::view::{PeerKind, PeerView};
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::table::Table;
 use crate::{expect, format, output};
-use proto::request::Request;
-use proto::view::{PeerKind, PeerView};
 
 /// List other sessions that you can message, of coordd and of other programs, with their addresses.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,10 @@
 //! `coordctl permit`: the questions that agents ask the user.
 
+use proto::error::{ErrorBody, ErrorCode};
+use proto::request::Request;
+use proto::view::PermissionView;
+use serde::Serialize;
+
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::question::answer::{Given, Verdict};
@@ -8,10 +13,6 @@ use crate::question::desk;
 use crate::table::Table;
 use crate::terminal::line;
 use crate::{expect, format, live, output};
-use proto::error::{ErrorBody, ErrorCode};
-use proto::request::Request;
-use proto::view::PermissionView;
-use serde::Serialize;
 
 /// List and answer permission requests.
 #[derive(Debug, clap::Args)]

@@ -1,11 +1,12 @@
 //! `coordctl resume`: a stopped session goes on.
 
+use proto::request::Request;
+
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::Exit;
 use crate::terminal::line;
 use crate::{env, expect, format, output, words};
-use proto::request::Request;
 
 /// Resume a stopped session, in its own mode.
 #[derive(Debug, clap::Args)]

@@ -1,9 +1,10 @@
 //! `coordctl rm`: removes a session with all that belongs to it.
 
+use proto::request::Request;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::{expect, output};
-use proto::request::Request;
 
 /// Remove a session with its transcripts, scratchpad and team.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,16 @@
 //! `coordctl run`: gives a goal to a coordinator session, shows its progress, and tells the outcome
 //! by the exit code.
 
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use proto::agent::Role;
+use proto::error::ErrorCode;
+use proto::event::Event;
+use proto::notification::{FailureClass, RunStatus};
+use proto::request::Request;
+use proto::view::{AgentView, PermissionView, SessionView};
+
 use super::ended::{self, How};
 use super::new::SessionArgs;
 use crate::context::Context;
@@ -9,14 +19,6 @@ use crate::live::{Live, Next, Options, Sink};
 use crate::question::desk::Typed;
 use crate::terminal::{Paint, line};
 use crate::{expect, format, live, output, words};
-use proto::agent::Role;
-use proto::error::ErrorCode;
-use proto::event::Event;
-use proto::notification::{FailureClass, RunStatus};
-use proto::request::Request;
-use proto::view::{AgentView, PermissionView, SessionView};
-use std::io::IsTerminal as _;
-use std::time::{Duration, Instant};
 
 /// A second Ctrl-C within so long stops the session.
 const TWICE: Duration = Duration::from_secs(2);

@@ -1,12 +1,13 @@
 //! `coordctl scratchpad`: the files that a session's agents share.
 
+use proto::request::Request;
+use proto::response::FileRow;
+use serde::Serialize;
+
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::table::Table;
 use crate::{expect, format, live, output};
-use proto::request::Request;
-use proto::response::FileRow;
-use serde::Serialize;
 
 /// List or show the files of a session's scratchpad.
 #[derive(Debug, clap::Args)]

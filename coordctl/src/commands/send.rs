@@ -1,15 +1,16 @@
 //! `coordctl send`: words to an agent, to everyone, or to another session.
 
-use crate::context::Context;
-use crate::error::{Exit, Failure};
-use crate::push;
-use crate::terminal::line;
-use crate::{expect, format, live, output};
 use proto::address::Address;
 use proto::error::ErrorCode;
 use proto::message::{Body, SendResult};
 use proto::request::Request;
 use proto::response::Response;
+
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::push;
+use crate::terminal::line;
+use crate::{expect, format, live, output};
 
 /// Send a message to a lead, an agent, everyone in a session, or another session.
 #[derive(Debug, clap::Args)]

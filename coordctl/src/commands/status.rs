@@ -1,15 +1,17 @@
 //! `coordctl status`: the daemon and its sessions, or one session with its agents.
 
+use std::collections::BTreeMap;
+
+use proto::agent::{Role, Runtime};
+use proto::request::Request;
+use proto::view::{AgentState, AgentView, DaemonView, SessionView};
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::push;
 use crate::table::Table;
 use crate::terminal::{Paint, line};
 use crate::{expect, format, output, words};
-use proto::agent::{Role, Runtime};
-use proto::request::Request;
-use proto::view::{AgentState, AgentView, DaemonView, SessionView};
-use std::collections::BTreeMap;
 
 /// Show the daemon and all sessions, or one session with its agents.
 #[derive(Debug, clap::Args)]
@@ -208,10 +210,11 @@ fn row(it: &AgentView, now_ms: u64) -> [String; 8] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::live::roster::tests::agent;
     use proto::notification::RunStatus;
     use proto::view::LastRun;
+
+    use super::*;
+    use crate::live::roster::tests::agent;
 
     /// W-13: a status says of each agent whether its commands are boxed, and why not.
     #[test]

@@ -1,11 +1,12 @@
 //! `coordctl stop`: a whole session, or one agent.
 
-use crate::context::Context;
-use crate::error::Exit;
-use crate::{expect, format, output};
 use proto::error::ErrorCode;
 use proto::request::Request;
 use proto::response::Response;
+
+use crate::context::Context;
+use crate::error::Exit;
+use crate::{expect, format, output};
 
 /// Stop a session, one agent's run, or a terminal that coordd runs. All of them can be resumed.
 #[derive(Debug, clap::Args)]

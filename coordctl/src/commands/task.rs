@@ -1,13 +1,14 @@
 //! `coordctl task`: a team's task list.
 
+use proto::request::Request;
+use proto::view::{TaskStatus, TaskView};
+
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::push;
 use crate::table::Table;
 use crate::terminal::{clean, line};
 use crate::{expect, output, words};
-use proto::request::Request;
-use proto::view::{TaskStatus, TaskView};
 
 /// Add, list, claim and finish tasks of a team.
 #[derive(Debug, clap::Args)]

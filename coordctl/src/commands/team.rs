@@ -2,14 +2,15 @@
 
 mod member;
 
+use proto::request::Request;
+use proto::view::TeamView;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::push;
 use crate::table::Table;
 use crate::terminal::line;
 use crate::{expect, format, output, words};
-use proto::request::Request;
-use proto::view::TeamView;
 
 /// Create, show, list or delete teams, and invite members.
 #[derive(Debug, clap::Args)]

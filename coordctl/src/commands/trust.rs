@@ -2,15 +2,17 @@
 
 mod found;
 
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use coordd_common::trust::{TrustError, Trusted};
+use proto::request::Request;
+use serde::Serialize;
+
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::output;
 use crate::terminal::line;
-use coordd_common::trust::{TrustError, Trusted};
-use proto::request::Request;
-use serde::Serialize;
-use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
 
 /// Let a folder's own settings count: hooks, variables, servers, skills and agents of a project.
 ///

@@ -1,12 +1,13 @@
 //! `coordctl usage`: what was used.
 
+use proto::notification::Usage;
+use proto::request::Request;
+use proto::response::UsageRow;
+
 use crate::context::Context;
 use crate::error::Exit;
 use crate::table::Table;
 use crate::{expect, format, output};
-use proto::notification::Usage;
-use proto::request::Request;
-use proto::response::UsageRow;
 
 /// Show tokens, tool calls, time and cost by session and agent. The cost is Claude Code's estimate;
 /// other runtimes report none.

@@ -1,15 +1,17 @@
 //! `coordctl wait`: until a session is idle, or a message has arrived.
 
+use std::time::{Duration, Instant};
+
+use proto::error::ErrorCode;
+use proto::message::{MessageState, Receipt};
+use proto::request::Request;
+
 use super::ended::{self, How};
 use crate::client::{ClientError, Pushed};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::terminal::line;
 use crate::{expect, live, output, words};
-use proto::error::ErrorCode;
-use proto::message::{MessageState, Receipt};
-use proto::request::Request;
-use std::time::{Duration, Instant};
 
 /// Events may be lost; the daemon is asked again at least so often.
 const ASK_EVERY: Duration = Duration::from_secs(5);

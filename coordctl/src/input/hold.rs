@@ -1,11 +1,12 @@
 //! The user's terminal while lines are typed into it: no echo, key by key, pastes announced. However the program ends, and
 //! while it is stopped, the terminal is as it was before.
 
+use std::io::Write as _;
+use std::sync::Mutex;
+
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
-use std::io::Write as _;
-use std::sync::Mutex;
 
 /// Pastes are announced.
 const ENTER: &str = "\x1b[?2004h";

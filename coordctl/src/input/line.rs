@@ -1,9 +1,10 @@
 //! One line that is being typed: its text, its cursor, the lines before it, and how it is drawn on one row.
 
+use unicode_width::UnicodeWidthChar as _;
+
 use super::keys::Key;
 use crate::question::desk::Typed;
 use crate::terminal::{Paint, Style, is_shown, width};
-use unicode_width::UnicodeWidthChar as _;
 
 /// Earlier lines that Up brings back.
 const HISTORY_LEN_MAX: usize = 200;

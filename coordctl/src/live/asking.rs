@@ -1,10 +1,11 @@
 //! Questions in a view of lines: one is drawn at a time, the others wait, and what others have answered is said.
 
+use proto::view::PermissionView;
+
 use super::view::View;
 use crate::push;
 use crate::question::card::{self, Answered, Look};
 use crate::terminal::{Paint, line};
-use proto::view::PermissionView;
 
 impl View {
     /// Takes over the open questions, and says those that are new.

@@ -1,18 +1,20 @@
 //! One queue for all that can happen to a live view: the daemon, the keyboard, Ctrl-C.
 
-use crate::client::{Client, Forwarded};
-use crate::input::hold;
-use crate::question::desk::Typed;
-use crate::signals::OfLines;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use proto::error::ErrorBody;
-use proto::event::Numbered;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use proto::error::ErrorBody;
+use proto::event::Numbered;
+
+use crate::client::{Client, Forwarded};
+use crate::input::hold;
+use crate::question::desk::Typed;
+use crate::signals::OfLines;
 
 /// Inputs that may wait. When the queue is full its reader waits too, and the daemon then reports
 /// what it left out.

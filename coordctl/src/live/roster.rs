@@ -1,12 +1,14 @@
 //! The agents of a session and what each of them does, kept up to date from events.
 
-use crate::format;
-use crate::terminal::{Paint, Style, line, width};
-use crate::words;
+use std::collections::BTreeMap;
+
 use proto::agent::{Activity, Role};
 use proto::notification::Usage;
 use proto::view::{AgentState, AgentView};
-use std::collections::BTreeMap;
+
+use crate::format;
+use crate::terminal::{Paint, Style, line, width};
+use crate::words;
 
 /// The least time between two lines about one agent, unless its state changed.
 const LINE_EVERY_MS: u64 = 100;

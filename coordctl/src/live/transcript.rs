@@ -1,11 +1,12 @@
 //! Entries of a transcript as lines. Everything in them is somebody's text and is cleaned.
 
+use proto::entry::{Entry, Origin, What};
+use proto::notification::{Notification, RunStatus};
+
 use super::flow::Flow;
 use crate::push;
 use crate::terminal::{Paint, Style, clean, cut, line, width};
 use crate::words;
-use proto::entry::{Entry, Origin, What};
-use proto::notification::{Notification, RunStatus};
 
 /// Lines of a report that are shown with its notification; the rest is in the worker's transcript.
 const REPORT_LINES: usize = 8;
@@ -197,10 +198,11 @@ fn run_ended(status: RunStatus, reason: &str, detail: Detail, style: Style) -> S
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::json::Json;
     use proto::notification::Usage;
     use serde_json::json;
+
+    use super::*;
 
     fn shown(what: What, detail: Detail) -> String {
         let it = Entry { seq: 1, at_ms: 0, run: 1, what };

@@ -1,5 +1,7 @@
 //! What is typed into a live view: the line below the output, and the answers that it gives.
 
+use proto::request::Request;
+
 use super::{Live, Sink};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -7,7 +9,6 @@ use crate::output;
 use crate::question::answer::{Given, Verdict};
 use crate::question::desk::{self, Reading, Typed};
 use crate::terminal::line;
-use proto::request::Request;
 
 impl Live {
     /// Says something on stderr, above the line that is typed.

@@ -1,5 +1,12 @@
 //! Events of one session as lines. Pure: text goes in and out, and nothing is written here.
 
+use std::collections::BTreeMap;
+
+use proto::entry::{Entry, Origin, What};
+use proto::event::{Event, Numbered};
+use proto::notification::Notification;
+use proto::view::{AgentState, SessionView};
+
 use super::flow::Flow;
 use super::roster::Roster;
 use super::transcript::{self, Detail};
@@ -7,11 +14,6 @@ use crate::question::card;
 use crate::question::desk::Desk;
 use crate::terminal::{Filter, Paint, Style, clean, line};
 use crate::{format, push, words};
-use proto::entry::{Entry, Origin, What};
-use proto::event::{Event, Numbered};
-use proto::notification::Notification;
-use proto::view::{AgentState, SessionView};
-use std::collections::BTreeMap;
 
 /// What is kept to show a session.
 #[derive(Debug)]

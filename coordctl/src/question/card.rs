@@ -3,12 +3,13 @@
 //! All of what is answered for is shown, or counted with the way to see it. It draws and decides nothing; the line view, `permit
 //! show` and whatever comes later use the same card.
 
-use super::visible::Marks;
-use crate::terminal::{Paint, Style, line};
-use crate::{format, push};
 use proto::agent::{Change, Place, Question};
 use proto::view::{DeniedView, PermissionView};
 use serde_json::Value;
+
+use super::visible::Marks;
+use crate::terminal::{Paint, Style, line};
+use crate::{format, push};
 
 /// Rows of one text that are drawn unless all of it is wanted: a screen with its question and its answers still fits.
 const ROWS_MAX: usize = 30;

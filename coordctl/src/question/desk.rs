@@ -1,9 +1,10 @@
 //! The open questions of a view, and which one of them is drawn above the input. Only that one is answered by what is typed.
 
+use proto::view::PermissionView;
+
 use super::answer::{Given, Line, Verdict};
 use super::card;
 use crate::terminal::line;
-use proto::view::PermissionView;
 
 /// What is typed sooner after the drawing was not typed about it.
 const LOOK_MS: u64 = 300;

@@ -4,10 +4,12 @@
 //! harmless one. Here each of them is written out (`\r`, `\e`, `\u{202e}`), and [`Marks`] counts them, so that a reader can
 //! tell what was written out from what stood there like that.
 
+use std::collections::BTreeMap;
+
+use unicode_width::UnicodeWidthChar as _;
+
 use crate::push;
 use crate::terminal::{Paint, Style, is_shown};
-use std::collections::BTreeMap;
-use unicode_width::UnicodeWidthChar as _;
 
 /// Columns to the next tab stop.
 const TAB: usize = 4;

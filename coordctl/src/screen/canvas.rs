@@ -4,12 +4,14 @@
 //! and the corner that fits is drawn. Everything is drawn from a model: a sequence that the model
 //! does not know reaches no terminal (rel-85).
 
-use super::raw;
-use proto::screen::Size;
 use std::fmt::Write as _;
 use std::num::NonZeroU16;
+
+use proto::screen::Size;
 use unicode_width::UnicodeWidthChar as _;
 use vt100::{Parser, Screen};
+
+use super::raw;
 
 pub(super) struct Canvas {
     /// What is to be seen.

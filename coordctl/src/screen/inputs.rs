@@ -1,13 +1,15 @@
 //! One queue for all that can happen while a terminal is shown: coordd, the keyboard, signals.
 
-use crate::client::{Client, Forwarded};
-use crate::error::{Exit, Failure};
-use nix::sys::signal::Signal;
-use proto::error::ErrorBody;
-use proto::event::Event;
 use std::io::Read as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use proto::error::ErrorBody;
+use proto::event::Event;
+
+use crate::client::{Client, Forwarded};
+use crate::error::{Exit, Failure};
 
 /// Inputs that may wait. A reader that is further ahead waits too: coordd then leaves pictures out,
 /// and that is noticed.

@@ -1,9 +1,10 @@
 //! The user's terminal in raw mode, and restored however the program ends.
 
-use proto::screen::Size;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::Write as _;
 use std::sync::Mutex;
+
+use proto::screen::Size;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// Switches to the alternate screen, so that the user's own is intact afterwards.
 const ENTER: &str = "\x1b[?1049h\x1b[2J\x1b[H";

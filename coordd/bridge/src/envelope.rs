@@ -186,9 +186,10 @@ fn take<const LEN: usize>(left: &mut &[u8]) -> Result<[u8; LEN], Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::keys::tests::identity;
-    use proptest::prelude::*;
 
     fn header() -> Header {
         let place = Place { epoch: 3, id: 9, after: 7 };

@@ -127,8 +127,9 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
 
     #[test]
     fn rel1_a_folder_or_file_that_others_can_read_is_not_used() {

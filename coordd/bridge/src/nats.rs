@@ -6,8 +6,6 @@
 mod arriving;
 mod connect;
 
-pub(crate) use connect::check_credentials;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::{self, stream};
+pub(crate) use connect::check_credentials;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -278,8 +277,9 @@ async fn ensure(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use async_nats::jetstream::context::PublishError;
+
+    use super::*;
 
     #[test]
     fn l2_that_the_server_stores_nothing_is_said_until_it_does() {

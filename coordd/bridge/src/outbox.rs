@@ -274,9 +274,10 @@ fn doubled(first: u64, times: u32, most: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::inbox::{Cursor, Judged};
-    use proptest::prelude::*;
 
     fn peer(number: u8) -> Fingerprint {
         Fingerprint::parse(&char::from(b'a' + number).to_string().repeat(16)).unwrap()

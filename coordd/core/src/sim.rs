@@ -79,14 +79,15 @@ mod world;
 #[cfg(test)]
 extern crate std;
 
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::ops::Range;
+
 use self::oracle::Oracle;
 use self::world::World;
 use crate::Input;
 use crate::request::Request;
 use crate::session::SessionState;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
-use core::ops::Range;
 
 /// Wishes and faults of one run; between two of them the world goes on by `BETWEEN` small steps.
 const ACTIONS: usize = 50;

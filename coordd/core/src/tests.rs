@@ -26,6 +26,9 @@ mod stories;
 mod teams;
 mod terminal;
 
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::agent::{Agent, Outcome, Status, Usage};
 use crate::answer::{Answer, SendRow};
 use crate::denial::Denial;
@@ -36,8 +39,6 @@ use crate::request::{Address, Body, NewAgent, NewSession, Request};
 use crate::session::Session;
 use crate::settings::{Model, Provider};
 use crate::{Core, Effect, Input, Moment, Step};
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// The user's connection.
 const USER: PeerId = PeerId(1);

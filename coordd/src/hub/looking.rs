@@ -3,15 +3,17 @@
 //! A slow viewer misses pictures, notices that by their numbers, and asks for a whole one. No
 //! picture is kept, and nothing is said as a gap.
 
-use super::Task;
-use super::watcher::Watcher;
-use crate::limits;
-use crate::peer::Handle;
+use std::sync::Arc;
+
 use coordd_core::id::PeerId;
 use proto::FromDaemon;
 use proto::event::{Event, Numbered};
 use proto::screen::Frame;
-use std::sync::Arc;
+
+use super::Task;
+use super::watcher::Watcher;
+use crate::limits;
+use crate::peer::Handle;
 
 /// At whose screen a watcher looks.
 #[derive(Debug)]

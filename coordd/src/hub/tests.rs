@@ -1,10 +1,12 @@
 //! The hub with real transcripts and peers that the test reads for.
 
-use super::*;
-use crate::peer::Out;
+use std::io::Write as _;
+
 use proto::Reply;
 use proto::entry::{Entry, What};
-use std::io::Write as _;
+
+use super::*;
+use crate::peer::Out;
 
 fn entry(seq: u64) -> Entry {
     Entry { seq, at_ms: 0, run: 1, what: What::Text { text: format!("entry {seq}") } }

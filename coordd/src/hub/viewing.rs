@@ -4,17 +4,19 @@
 //!  attach ──▶ CatchingUp { held } ──(past is sent, up to entry n)──▶ Live { after: n }
 //! ```
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use coordd_core::id::PeerId;
+use proto::FromDaemon;
+use proto::event::Event;
+use tokio::task::JoinHandle;
+
 use super::watcher::Watcher;
 use super::{Said, Task, Viewer, unnumbered};
 use crate::limits;
 use crate::peer::Handle;
 use crate::transcript;
-use coordd_core::id::PeerId;
-use proto::FromDaemon;
-use proto::event::Event;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use tokio::task::JoinHandle;
 
 /// The task that sends a connection the past; dropping this ends it.
 #[derive(Debug)]

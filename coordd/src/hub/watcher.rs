@@ -1,12 +1,14 @@
 //! One subscriber, and the events that are kept for subscribers that reconnect.
 
+use std::sync::Arc;
+
+use proto::FromDaemon;
+use proto::event::Event;
+
 use super::looking::Look;
 use super::unnumbered;
 use super::viewing::{Past, View};
 use crate::peer::Handle;
-use proto::FromDaemon;
-use proto::event::Event;
-use std::sync::Arc;
 
 /// Someone who watches.
 #[derive(Debug)]

@@ -3,6 +3,18 @@
 
 mod teams;
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use coordd_common::chain;
+use coordd_core::Input;
+use coordd_core::id::SessionId;
+use coordd_core::name::Name;
+use proto::event::Event;
+use proto::response::{FileRow, Response};
+use tokio::sync::{mpsc, oneshot};
+
 use super::{ReplyTo, SessionJob, TeamJob, World, answer_call, failed};
 use crate::limits;
 use crate::reactor::Arrival;
@@ -10,16 +22,6 @@ use crate::scratchpad::{Checked, Scratchpad, ScratchpadError};
 use crate::team_files::TeamFiles;
 use crate::team_files::watch::{Outside, TeamWatch};
 use crate::translate;
-use coordd_common::chain;
-use coordd_core::Input;
-use coordd_core::id::SessionId;
-use coordd_core::name::Name;
-use proto::event::Event;
-use proto::response::{FileRow, Response};
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
 
 /// Outside edits that wait to be reported; the watch keeps the last one of each team.
 const EDITS_WAITING_MAX: usize = 64;

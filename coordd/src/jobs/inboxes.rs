@@ -13,6 +13,19 @@
 
 mod attend;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use coordd_common::chain;
+use coordd_core::agent::Process;
+use coordd_core::id::AgentId;
+use notify::RecommendedWatcher;
+use proto::event::Event;
+
 use super::{InboxJob, TeamInboxes, World};
 use crate::dir::FileId;
 use crate::reactor::Arrival;
@@ -20,17 +33,6 @@ use crate::team_files::TeamFiles;
 use crate::team_files::assigned::Remembered;
 use crate::team_files::inbox::InboxError;
 use crate::translate;
-use coordd_common::chain;
-use coordd_core::agent::Process;
-use coordd_core::id::AgentId;
-use notify::RecommendedWatcher;
-use proto::event::Event;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
 
 /// Signals that wait for the thread: one for each team, one for each entry that was taken over, and
 /// what changes meanwhile.

@@ -1,12 +1,13 @@
 //! Programs of the user's that joined: watched to their end, and ended alone. What such a program
 //! started is the user's, and so is the terminal session that it is in.
 
-use super::World;
-use super::processes::identity_of;
-use crate::process::{alone, watch as watching};
 use coordd_core::Input;
 use coordd_core::agent::Process;
 use coordd_core::id::AgentId;
+
+use super::World;
+use super::processes::identity_of;
+use crate::process::{alone, watch as watching};
 
 /// Stays with the process to its end.
 pub(super) async fn watch(world: World, agent: AgentId, incarnation: u32, process: Process) {

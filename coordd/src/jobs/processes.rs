@@ -1,23 +1,25 @@
 //! Agent processes: started, watched, ended. Every fact about a process is reported as soon as it
 //! is known.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use coordd_common::chain;
+use coordd_core::Input;
+use coordd_core::agent::{Outcome, Process};
+use coordd_core::id::AgentId;
+use proto::agent::Bootstrap;
+use tokio::sync::Semaphore;
+
 use super::World;
 use crate::failpoint;
 use crate::process::identity::Identity;
 use crate::process::spawn::{Spawned, Start};
 use crate::process::watch::{self, Ended};
 use crate::process::{kill, outcome, spawn as spawning};
-use coordd_common::chain;
-use coordd_core::Input;
-use coordd_core::agent::{Outcome, Process};
-use coordd_core::id::AgentId;
-use proto::agent::Bootstrap;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// How often a start is tried again when the system had no room for it.
 const TRIES_MAX: u32 = 5;

@@ -2,15 +2,17 @@
 //! definitions, whether there can be a scratchpad, which process is at the other end. It is looked
 //! up off the reactor, since disks may be slow.
 
-use super::Routes;
-use crate::process::identity::Identity;
-use crate::process::lineage;
+use std::path::PathBuf;
+
 use coordd_core::agent::Process;
 use coordd_core::input::Lineage;
 use proto::error::{ErrorBody, ErrorCode};
 use proto::event::Event;
 use proto::request::{NewSession, Request};
-use std::path::PathBuf;
+
+use super::Routes;
+use crate::process::identity::Identity;
+use crate::process::lineage;
 
 /// What was found.
 #[derive(Debug, Default)]

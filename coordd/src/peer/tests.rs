@@ -1,12 +1,13 @@
 //! A connection over an in-memory pipe, with the test as the reactor.
 
-use super::*;
 use coordd_core::Input;
 use proto::hello::{REVISION, Welcome};
 use proto::request::Request;
 use proto::response::Response;
 use proto::{Outcome, Reply};
 use tokio::io::{AsyncBufReadExt as _, BufReader, duplex};
+
+use super::*;
 
 /// A served connection: our end of the pipe, and what the reactor would get.
 fn served() -> (tokio::io::DuplexStream, mpsc::Receiver<Arrival>, tokio::task::JoinHandle<()>) {

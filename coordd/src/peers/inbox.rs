@@ -6,13 +6,11 @@
 //! malformed, too long or too slow message costs only its own connection. A program that begins
 //! with `{"hello":` speaks coordd's own protocol, and is served as on the daemon's socket.
 
-use super::claude::{self, Line};
-use super::registry::Registry;
-use crate::dir::{Dir, FileId, euid};
-use crate::limits;
-use crate::listener;
-use crate::peer;
-use crate::reactor::Arrival;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use coordd_core::id::{PeerId, SessionId};
 use coordd_core::input::Says;
 use coordd_core::message::Outside;
@@ -21,14 +19,18 @@ use rustix::fs::{AtFlags, Mode, fchmod, unlinkat};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
+
+use super::claude::{self, Line};
+use super::registry::Registry;
+use crate::dir::{Dir, FileId, euid};
+use crate::limits;
+use crate::listener;
+use crate::peer;
+use crate::reactor::Arrival;
 
 /// Connections that wait to be looked at: each other session looks whether we are there before it
 /// lists us.

@@ -1,11 +1,11 @@
 //! Sessions in the list of other programs that are alive: each is connected to before it is shown
 //! (M-9, A22).
 
-use super::registry::{Entry, Registry};
-use super::vetting::{Refusal, connect_to};
 use proto::view::{PeerKind, PeerView};
 
+use super::registry::{Entry, Registry};
 use super::socket_address;
+use super::vetting::{Refusal, connect_to};
 
 /// Entries that are looked at; a person has tens.
 const LISTED_MAX: usize = 500;

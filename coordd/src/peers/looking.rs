@@ -1,18 +1,20 @@
 //! Whether the sockets of sessions, and our entries in the list, are still what this daemon made: what is gone is made anew, and
 //! what somebody else has put in its place stays.
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use coordd_core::id::SessionId;
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+
 use super::inbox;
 use super::place::Place;
 use super::registry::{Own, RegistryError};
 use super::{OwnSession, Seen, World, blocking, stopped};
 use crate::clock;
 use crate::dir::FileId;
-use coordd_core::id::SessionId;
-use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::sync::Arc;
-use tokio::net::UnixListener;
-use tokio::task::JoinHandle;
 
 /// A socket that is served, and which file it is.
 pub(super) struct Inbox {

@@ -4,14 +4,16 @@
 //! The other side reads to the end and closes without a byte; that close is its word that it has
 //! the message. It blocks, and is run where that harms nobody.
 
-use super::claude::{self, Speaker};
-use super::registry::Registry;
-use super::vetting::{Refusal, Vetted, connect_to};
-use coordd_core::outgoing::Kind;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use coordd_core::outgoing::Kind;
+
+use super::claude::{self, Speaker};
+use super::registry::Registry;
+use super::vetting::{Refusal, Vetted, connect_to};
 
 /// From the first byte to the close of the other side: what its own kind waits for.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);

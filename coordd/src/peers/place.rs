@@ -5,10 +5,12 @@
 //! somebody else's. It answers by itself only to sockets in its own folder or in `/tmp/cc-socks`,
 //! so that ours are there too.
 
+use std::path::{Path, PathBuf};
+
+use coordd_core::id::SessionId;
+
 use crate::dir::{Demand, Dir, FileId, euid};
 use crate::paths::Paths;
-use coordd_core::id::SessionId;
-use std::path::{Path, PathBuf};
 
 /// The longest path of a socket of a session (D-4): some programs take no more.
 const PATH_BYTES_MAX: usize = 99;

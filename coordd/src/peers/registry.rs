@@ -9,13 +9,15 @@
 //! What another program wrote is read and never changed or removed (M-10). Ours carry a mark that
 //! no other daemon has.
 
-use crate::dir::{Demand, Dir, DirError, FileError};
-use crate::ground::Watch;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+
+use crate::dir::{Demand, Dir, DirError, FileError};
+use crate::ground::Watch;
 
 /// The most files that are read: a person has tens of sessions.
 const FILES_MAX: usize = 4_096;
@@ -267,9 +269,10 @@ fn entry(dir: &Dir, number: u64) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
 
     const SESSION: &str = "7e1f7f5c-7f3c-4d0a-9c86-0a51f6f6a001";
 

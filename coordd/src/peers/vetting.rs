@@ -8,17 +8,19 @@
 //! name that very process for that very path. Anything else (a container engine, a key agent, a
 //! bus) gets nothing.
 
-use super::registry::{Entry, Registry};
-use crate::dir::euid;
-use crate::process::identity::Identity;
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::ffi::OsStr;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::registry::{Entry, Registry};
+use crate::dir::euid;
+use crate::process::identity::Identity;
 
 /// Steps of a path: those of the longest path of a socket.
 const STEPS_MAX: usize = 54;

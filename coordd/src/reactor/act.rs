@@ -1,18 +1,19 @@
 //! Carrying out effects. None of it blocks and none of it fails: how it went comes back as an
 //! input.
 
-use super::Reactor;
-use crate::environment::tmp;
-use crate::hub::Viewer;
-use crate::jobs::{InboxJob, Job, SessionJob, TeamJob};
-use crate::store::Store;
-use crate::translate;
 use coordd_core::Effect;
 use coordd_core::denial::Denial;
 use coordd_core::effect::Event;
 use coordd_core::id::{AgentId, PeerId};
 use proto::response::Response as R;
 use proto::{FromDaemon, Outcome};
+
+use super::Reactor;
+use crate::environment::tmp;
+use crate::hub::Viewer;
+use crate::jobs::{InboxJob, Job, SessionJob, TeamJob};
+use crate::store::Store;
+use crate::translate;
 
 impl<S: Store> Reactor<S> {
     #[expect(

@@ -1,11 +1,12 @@
 //! Whether what is accepted is still kept: it is looked at with each commit, and whenever something may have changed. When it is
 //! not, the daemon ends, as it does after a commit that failed, and says so to everybody who is connected.
 
+use anyhow::Context as _;
+use proto::error::{ErrorBody, ErrorCode};
+
 use super::Reactor;
 use crate::limits;
 use crate::store::{Store, StoreError};
-use anyhow::Context as _;
-use proto::error::{ErrorBody, ErrorCode};
 
 /// Sessions that are named where what coordd kept of them is lost; there may be a thousand.
 const NAMED_MAX: usize = 20;

@@ -4,11 +4,13 @@
 //! What one peer sent stays in its order, so a stop overtakes the mail of others and never the
 //! stopper's own. A connection's end comes after all that it brought.
 
-use super::Arrival;
+use std::collections::HashMap;
+
 use coordd_core::Input;
 use coordd_core::id::PeerId;
 use proto::request::Request;
-use std::collections::HashMap;
+
+use super::Arrival;
 
 /// The batch in the order in which it is to be taken; leaves the given vector empty for the next
 /// one.

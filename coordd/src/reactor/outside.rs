@@ -2,17 +2,19 @@
 //! acknowledgement, the list of our sessions for other programs, and messages to theirs. It decides
 //! nothing, and waits for nobody.
 
-use super::Reactor;
-use crate::peers::{HandOut, Order, Peers, Seen};
-use crate::store::Store;
-use crate::translate::{self, view};
+use std::collections::{BTreeSet, HashMap};
+
 use coordd_core::denial::Denial;
 use coordd_core::id::{MessageId, PeerId, SessionId};
 use coordd_core::live::Caller;
 use proto::Outcome;
 use proto::address::Place;
-use std::collections::{BTreeSet, HashMap};
 use tokio::sync::oneshot;
+
+use super::Reactor;
+use crate::peers::{HandOut, Order, Peers, Seen};
+use crate::store::Store;
+use crate::translate::{self, view};
 
 /// What is under way to and from the outside.
 #[derive(Debug)]

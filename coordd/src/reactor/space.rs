@@ -4,12 +4,14 @@
 //!
 //! It also publishes warnings: to subscribers, and to later callers of `daemon_status`.
 
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use proto::event::Event;
+
 use super::Reactor;
 use crate::store::reserve::{Reserve, Taken};
 use crate::store::{Store, StoreError};
-use anyhow::Context as _;
-use proto::event::Event;
-use std::time::{Duration, Instant};
 
 /// How often to check whether there is space again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

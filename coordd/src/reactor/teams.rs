@@ -2,12 +2,14 @@
 //! times while its files are being written is written once more, not a thousand times: at most one
 //! copy of its files waits at any time.
 
+use std::collections::BTreeSet;
+
+use coordd_core::name::Name;
+
 use super::Reactor;
 use crate::jobs::{InboxJob, Job, TeamJob, team_files};
 use crate::store::Store;
 use crate::translate;
-use coordd_core::name::Name;
-use std::collections::BTreeSet;
 
 /// What is still to be done for teams.
 #[derive(Debug, Default)]

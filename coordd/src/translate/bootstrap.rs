@@ -1,6 +1,7 @@
 //! What a new agent process is told on its stdin.
 
-use super::{Facts, view};
+use std::collections::BTreeMap;
+
 use coordd_core::Durable;
 use coordd_core::agent::Agent;
 use coordd_core::permission::Answer;
@@ -10,7 +11,8 @@ use coordd_core::session::Session;
 use coordd_core::settings::ApprovalMode;
 use proto::agent::{AgentLimits, Bootstrap, InTerminal, Permissions, SandboxChoice};
 use proto::teammate;
-use std::collections::BTreeMap;
+
+use super::{Facts, view};
 
 /// The bootstrap of an agent's present incarnation, unless its session has no rules that can be read.
 pub(crate) fn bootstrap(

@@ -258,9 +258,10 @@ pub(crate) fn carry(core: &Core, id: MessageId) -> Option<wire::Order> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::agent::RunOutcome;
     use proto::notification::{RunStatus, Usage};
+
+    use super::*;
 
     fn brought_says(says: wire::Says) -> input::Says {
         let row = wire::Row {

@@ -1,7 +1,6 @@
 //! A message, as an agent's conversation is to read it. Notifications are rendered here, from the
 //! daemon's own ids (N-3).
 
-use super::view;
 use coordd_core::agent::{LastRun, Outcome};
 use coordd_core::id::{AgentId, MessageId};
 use coordd_core::message::{Kind, Message, Outside, Sender};
@@ -10,6 +9,8 @@ use proto::agent::Order;
 use proto::entry::Origin;
 use proto::notification::{Notification, render, render_agent_message, render_outside_message};
 use proto::screen::{Bytes, Size};
+
+use super::view;
 
 /// The order that hands a message over, or nothing if it is gone.
 pub(crate) fn deliver(core: &Core, id: MessageId) -> Option<Order> {

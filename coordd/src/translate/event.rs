@@ -1,6 +1,5 @@
 //! Events, as subscribers are told of them.
 
-use super::{Facts, view};
 use coordd_core::Core;
 use coordd_core::agent::{Life, Runtime};
 use coordd_core::denial::Denial;
@@ -11,6 +10,8 @@ use coordd_core::permission::By;
 use proto::event::Event;
 use proto::json::Json;
 use proto::view::AgentState;
+
+use super::{Facts, view};
 
 /// The event, or nothing when what it is about is gone since.
 pub(crate) fn event(core: &Core, facts: &Facts, session: &SessionId, it: &It) -> Option<Event> {
@@ -130,10 +131,11 @@ fn edit_refused(team: &str, task: u32, why: &Denial, is_known: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use coordd_core::message::Sender;
     use coordd_core::outgoing::{Kind, Outgoing};
     use coordd_core::{Durable, Live, Record};
+
+    use super::*;
 
     fn outgoing(id: u64, to: &str) -> Outgoing {
         Outgoing {

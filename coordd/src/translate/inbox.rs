@@ -1,9 +1,6 @@
 //! What members in terminals are told, and what they say: messages as entries of inbox files, and
 //! back.
 
-use crate::jobs::{TeamInboxes, Terminal};
-use crate::team_files::assigned::Assigns;
-use crate::team_files::inbox::Letter;
 use coordd_core::Core;
 use coordd_core::agent::{Agent, Runtime};
 use coordd_core::id::{AgentId, MessageId, SessionId};
@@ -13,6 +10,9 @@ use coordd_core::terminal::{Left, Said, key_of};
 use proto::teammate::{self, Entry, Signal, inbox_name};
 
 use super::view;
+use crate::jobs::{TeamInboxes, Terminal};
+use crate::team_files::assigned::Assigns;
+use crate::team_files::inbox::Letter;
 
 /// Messages of one mailbox that are handed over at once: what an inbox file takes, and the ones
 /// that were read since.

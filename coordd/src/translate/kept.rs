@@ -1,11 +1,13 @@
 //! What of a session is there when it goes on: agents by what becomes of them, and what is gone
 //! (E1).
 
-use super::Facts;
+use std::path::Path;
+
 use coordd_core::Core;
 use coordd_core::agent::{Agent, Runtime, Status};
 use coordd_core::session::Session;
-use std::path::Path;
+
+use super::Facts;
 
 /// In a session's state folder: its scratchpad was gone once, and an empty one was made.
 pub(crate) const SCRATCHPAD_LOST: &str = "scratchpad-lost";

@@ -1,7 +1,5 @@
 //! Requests, as the core takes them.
 
-use super::bridge;
-use crate::peer::LookedUp;
 use coordd_core::effect::Size;
 use coordd_core::id::MessageId;
 use coordd_core::permission::Question;
@@ -11,6 +9,9 @@ use coordd_core::settings::{ApprovalMode, Model, Permissions, Provider, Sandbox}
 use proto::address::{Address, AddressError};
 use proto::error::{ErrorBody, ErrorCode};
 use proto::request::Request as Wire;
+
+use super::bridge;
+use crate::peer::LookedUp;
 
 /// The request, or why it says nothing. `looked_up` is what it needs from the system.
 #[expect(

@@ -1,8 +1,7 @@
 //! Answers, as responses: what the core named by ids is looked up here.
 
-use super::bridge;
-use super::kept::{Kept, kept};
-use super::{Facts, view};
+use std::collections::BTreeMap;
+
 use coordd_core::Core;
 use coordd_core::answer::{Answer, SendRow};
 use coordd_core::denial::Denial;
@@ -13,7 +12,10 @@ use proto::notification::Usage;
 use proto::response::{Response, UsageRow};
 use proto::teammate;
 use proto::view::AgentView;
-use std::collections::BTreeMap;
+
+use super::bridge;
+use super::kept::{Kept, kept};
+use super::{Facts, view};
 
 /// The response, or that what it was about is gone since.
 #[expect(

@@ -1,6 +1,5 @@
 //! Sessions, agents and the rest, as clients see them.
 
-use super::Facts;
 use coordd_core::agent::{Agent, Life, Runtime};
 use coordd_core::permission::{Denied, Permission};
 use coordd_core::role::Role;
@@ -16,6 +15,8 @@ use proto::view::{
     AgentState, AgentView, DaemonView, DeniedView, HeldView, LastRun, MemberView, PeerKind,
     PeerView, PermissionView, SessionView, TaskView, TeamView,
 };
+
+use super::Facts;
 
 /// How much of a task's description a list shows.
 const DESCRIPTION_CHARS_MAX: usize = 200;

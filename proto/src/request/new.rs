@@ -1,8 +1,10 @@
 //! What a session is made of.
 
-use crate::agent::{Model, Permissions, Runtime};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Model, Permissions, Runtime};
 
 /// How a session is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -363,21 +363,6 @@ fn code_blocks_in_comments_are_not_rust() {
     none(&format!("a code block says what it is, one of {BLOCKS:?}"), &complaints);
 }
 
-/// A module with modules of its own is `name.rs` beside the folder `name/`, so that its file is found by its name.
-#[test]
-fn a_module_is_in_the_file_of_its_name() {
-    let mut complaints = Vec::new();
-    for file in files(".rs") {
-        if file.path.ends_with("/mod.rs") {
-            complaints.push(format!("{}: move it beside its folder", file.path));
-        }
-        if file.text.lines().any(|line| line.trim_start().starts_with("#[path")) {
-            complaints.push(format!("{}: a module in another file", file.path));
-        }
-    }
-    none("modules are where Rust looks for them by name", &complaints);
-}
-
 /// A file that no `mod` names is never compiled, and its tests never fail.
 #[test]
 fn every_test_file_is_compiled() {

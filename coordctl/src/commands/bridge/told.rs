@@ -130,8 +130,9 @@ pub(super) fn reach(it: &BridgeView, address: &str, now_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::bridge::RemoteView;
+
+    use super::*;
 
     fn view() -> BridgeView {
         let session =

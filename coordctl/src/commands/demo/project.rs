@@ -1,10 +1,11 @@
 //! The demo's repository: a few shell functions with a real mistake, and a test that shows it.
 
-use crate::error::Failure;
-use crate::paths::Vars;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use crate::error::Failure;
+use crate::paths::Vars;
 
 const FILES: [(&str, &str); 3] = [
     ("README.md", include_str!("../../../demo/README.md")),

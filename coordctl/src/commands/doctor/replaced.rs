@@ -1,15 +1,17 @@
 //! Whether the programs that run are the ones on the disk: after an update they are not, until they are started anew (fR10).
 
-use super::{Check, ok, warn};
-use crate::context::Context;
-use crate::{format, paths};
-use proto::request::Request;
-use proto::response::Response;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use proto::request::Request;
+use proto::response::Response;
+
+use super::{Check, ok, warn};
+use crate::context::Context;
+use crate::{format, paths};
 
 /// Sessions whose agents are looked at; a person has tens.
 const SESSIONS_MAX: usize = 200;

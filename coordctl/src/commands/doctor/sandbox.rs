@@ -1,9 +1,10 @@
 //! Whether commands of agents can be put into a box, and what is in the way.
 
+use coordd_sandbox::{Abilities, Obstacle};
+
 use super::{Check, fail, ok, warn};
 use crate::context::Context;
 use crate::paths;
-use coordd_sandbox::{Abilities, Obstacle};
 
 /// What this machine can do to hold commands, and what is in the way.
 pub(super) fn check(context: &Context) -> Check {

@@ -1,14 +1,16 @@
 //! A change to a file of another program: shown before it is written, written whole or not at all,
 //! and with a copy for undo.
 
-use crate::error::Failure;
-use crate::terminal;
-use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::terminal;
 
 /// The longest file that is read. Claude Code's settings grow with use, to some megabytes.
 const FILE_LEN_MAX: u64 = 32 * 1024 * 1024;
@@ -185,8 +187,9 @@ pub(super) fn diff(path: &Path, before: Option<&str>, after: Option<&str>) -> St
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::symlink;
+
+    use super::*;
 
     #[test]
     fn l4_a_change_is_shown_with_what_is_around_it() {

@@ -4,12 +4,14 @@
 //! opencode 1.18.33. The clients' own commands for this are not used, because they also change
 //! other settings.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
 use super::json_text::{self, Dialect};
 use super::toml_text;
 use crate::paths::{Vars, absolute};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 /// The name of the entry.
 const NAME: &str = "coordd";

@@ -1,13 +1,15 @@
 //! `coordctl mcp install` and `uninstall`: the entry in a client's file, and the way back.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::json;
+
 use super::change::{Found, Kept, diff, kept_at};
 use super::client::{Client, EntryError, Scope, Server};
 use crate::context::Context;
 use crate::error::{Exit, Failure};
 use crate::{output, paths};
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The variables that say where coordd and its things are.
 const PLACES: [&str; 8] = [

@@ -4,6 +4,8 @@
 //! jsonc-parser says where things are; and what comes out is read again and compared with what it
 //! is to say.
 
+use std::ops::Range;
+
 use jsonc_parser::ast::{self, ObjectProp};
 use jsonc_parser::tokens::{Token, TokenAndRange};
 use jsonc_parser::{
@@ -11,7 +13,6 @@ use jsonc_parser::{
 };
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value};
-use std::ops::Range;
 
 /// What a program takes for JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,8 +301,9 @@ fn ast_range(value: &ast::Value<'_>) -> jsonc_parser::common::Range {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     const ENTRY: (&str, &str) = ("mcpServers", "coordd");
 

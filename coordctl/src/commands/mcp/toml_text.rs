@@ -91,8 +91,9 @@ fn parse(text: &str) -> Result<DocumentMut, TomlError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     const FILE: &str = "# mine\nmodel = \"m\"   # the best\n\n[mcp_servers.other]\ncommand = 'x'\n\n[profiles.a]\nk = 1\n";
 

@@ -1,14 +1,16 @@
 //! `coordctl team invite`, `shutdown`, `approve` and `reject`: members in terminals.
 
-use crate::context::Context;
-use crate::error::{Exit, Failure};
-use crate::terminal::line;
-use crate::{expect, output};
+use std::collections::BTreeMap;
+
 use proto::message::Body;
 use proto::request::Request;
 use proto::response::Response;
 use proto::teammate::{PLAN_FIRST, choices};
-use std::collections::BTreeMap;
+
+use crate::context::Context;
+use crate::error::{Exit, Failure};
+use crate::terminal::line;
+use crate::{expect, output};
 
 /// What the member is started with, beside what makes it one.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,8 @@
 //! What stands in a folder that would count once it is trusted: files that Claude Code takes settings from.
 
-use serde_json::{Map, Value};
 use std::path::Path;
+
+use serde_json::{Map, Value};
 
 /// Longest file that is looked into; nobody writes more settings.
 const FILE_LEN_MAX: u64 = 1024 * 1024;

@@ -1,8 +1,9 @@
-use super::super::roster::tests::agent;
-use super::*;
 use proto::agent::{Mode, Model, Provider, Role};
 use proto::notification::{RunStatus, Usage};
 use proto::view::{PermissionView, SessionState};
+
+use super::super::roster::tests::agent;
+use super::*;
 
 fn session() -> SessionView {
     SessionView {

@@ -1,7 +1,8 @@
-use super::*;
 use proto::agent::Shown;
 use proto::json::Json;
 use serde_json::json;
+
+use super::*;
 
 pub(crate) fn question(id: &str, agent: &str, tool: &str, input: Value) -> PermissionView {
     PermissionView {

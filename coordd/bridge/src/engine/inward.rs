@@ -3,6 +3,7 @@
 use proto::address;
 use serde_json::Value;
 
+use super::{Engine, Heard, Undecided};
 use crate::body::{self, Answer, Presence, Receipt, Receipts};
 use crate::envelope::{self, Kind, Opened, Refusal};
 use crate::home::{Decision, ToHome};
@@ -12,8 +13,6 @@ use crate::limits::RECEIPTS_MAX;
 use crate::refused::{Letter, Sort};
 use crate::subjects;
 use crate::wire::Arrival;
-
-use super::{Engine, Heard, Undecided};
 
 /// A row that was delivered this often may be what kills this process: from then on each attempt is
 /// recorded before the row is brought to coordd.

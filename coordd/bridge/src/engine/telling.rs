@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use proto::bridge::{BridgePeerView, BridgeView};
 
+use super::Engine;
 use crate::body::{Presence, Receipt, Receipts};
 use crate::envelope::{Header, Kind, Place};
 use crate::home::ToHome;
@@ -12,8 +13,6 @@ use crate::limits::SESSIONS_TOLD_MAX;
 use crate::refused::Letter;
 use crate::refused::Sort;
 use crate::wire::{Standing, ToSend};
-
-use super::Engine;
 
 /// How long receipts are of use: as long as a row.
 const RECEIPTS_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1_000;

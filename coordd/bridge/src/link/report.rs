@@ -63,9 +63,9 @@ fn in_turn(all: Vec<Vec<RemoteView>>, room: &mut Room) -> Vec<Vec<RemoteView>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proto::bridge::{BridgePeerView, LetterView};
 
+    use super::*;
     use crate::limits::{FIELD_LEN_MAX, PEERS_MAX, SESSIONS_TOLD_MAX};
 
     fn told(len: usize) -> RemoteView {

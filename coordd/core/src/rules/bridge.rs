@@ -4,6 +4,13 @@
 //! either direction that the user did not allow for that session and that daemon. Somebody outside never has the user's
 //! authority, as `outside.rs` says.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use proto_words::address::{Place, is_fingerprint};
+
 use crate::rules::outbox::moved;
 use crate::rules::outside::{self, Words};
 use crate::rules::starting::same_secret;
@@ -18,11 +25,6 @@ use crate::state::message::{Outside, Sender, State};
 use crate::state::outgoing::{self, Outgoing};
 use crate::state::text::shortened;
 use crate::state::{Effect, Live, Moment, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use proto_words::address::{Place, is_fingerprint};
 
 /// The process is about to be started, and this is its secret.
 pub(crate) fn starting(live: &mut Live, incarnation: u32, token: String) {

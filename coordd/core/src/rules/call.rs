@@ -1,5 +1,9 @@
 //! A call: what is asked for, by whom, on which connection; and what can be said to it.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+
 use crate::rules::turn::Turn;
 use crate::state::agent::Agent;
 use crate::state::answer::Answer;
@@ -10,9 +14,6 @@ use crate::state::live::{Caller, Waiter};
 use crate::state::record::{Keyed, Record};
 use crate::state::role::Asker;
 use crate::state::{Durable, Effect};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::{String, ToString as _};
 
 /// One call.
 pub(crate) struct Call {

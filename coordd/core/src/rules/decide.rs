@@ -1,5 +1,8 @@
 //! One input, one step: who may ask is decided here, what comes of it in `requests/` and `lifecycle.rs`.
 
+use alloc::borrow::ToOwned as _;
+use alloc::string::{String, ToString as _};
+
 use crate::rules::call::{Call, Said, Verdict, key_of, reply};
 use crate::rules::may::may;
 use crate::rules::starting::same_secret;
@@ -19,8 +22,6 @@ use crate::state::record::Keyed;
 use crate::state::request::{Kind, Request};
 use crate::state::role::{Asker, Role};
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::string::{String, ToString as _};
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
 pub fn decide(durable: &Durable, live: &mut Live, now: &Moment, input: Input) -> Step {

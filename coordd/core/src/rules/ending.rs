@@ -1,5 +1,8 @@
 //! How sessions end, and the daemon.
 
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
 use crate::rules::call::reply;
 use crate::rules::turn::Turn;
 use crate::rules::{lifecycle, outbox, runs};
@@ -10,8 +13,6 @@ use crate::state::live::{Ending, Waiter};
 use crate::state::outgoing::Verdict;
 use crate::state::session::{Session, SessionState};
 use crate::state::{Effect, Record};
-use alloc::string::ToString as _;
-use alloc::vec::Vec;
 
 /// Stops a session with all its agents; mail is kept. Returns the agents that have a process.
 pub(crate) fn stop_all<'a>(turn: &mut Turn<'a>, session: &'a Session, by: &str) -> Vec<&'a Agent> {

@@ -1,6 +1,10 @@
 //! What follows from a record by itself: whom `settle` looks at, and what subscribers are told. Both are whole lists, so that a
 //! new record is not forgotten in either.
 
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::rules::turn::Turn;
 use crate::state::Record;
 use crate::state::agent::{Agent, Life};
@@ -9,9 +13,6 @@ use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::message::{Message, Sender, State};
 use crate::state::name::Name;
 use crate::state::outgoing::{self, Outgoing};
-use alloc::borrow::ToOwned as _;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// The agents for which there may be something to do now.
 pub(super) fn agents_to_look_at(turn: &Turn<'_>, record: &Record) -> Vec<AgentId> {

@@ -1,6 +1,11 @@
 //! The other side of `host.rs`: workers whose lead is on another machine. They are made and stopped by its word, in a session that the user
 //! made for that machine, and how their runs end is told there.
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
 use crate::rules::{host, lifecycle, making, outbox};
@@ -15,10 +20,6 @@ use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
 use crate::state::text::shortened;
 use crate::state::{Durable, Moment, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
 
 /// Why nothing is done for who asks. Whether there is such a session is not told to who may not use it.
 const NOT_OPEN: &str = "no session with that id takes workers from this machine; its user creates one with \

@@ -1,5 +1,9 @@
 //! What becomes of what is said to the outside: it got there or not, and what the other side says of it later (M-11, A25).
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+
 use crate::rules::host;
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::outbox::moved;
@@ -9,9 +13,6 @@ use crate::state::message::{Kind, Outside, Sender, State};
 use crate::state::outgoing::{self, Outgoing, Verdict};
 use crate::state::text::shortened;
 use crate::state::{Durable, Effect, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
 
 /// What was handed over, or could not be.
 pub(crate) fn handed(turn: &mut Turn<'_>, id: MessageId, failed: Option<&str>) {

@@ -10,6 +10,11 @@
 //! matter which daemon, process or link dies in between. What the worker may do is decided where it runs, by the rules and the
 //! user of that machine. This file is the lead's side; `guest.rs` is the other one.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::rules::outbox::{moved, say_far};
 use crate::rules::turn::Turn;
 use crate::rules::{mailbox, runs};
@@ -25,10 +30,6 @@ use crate::state::record::Keyed;
 use crate::state::session::Session;
 use crate::state::text::shortened;
 use crate::state::{Durable, Live, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// The machine and the session there that are meant. A machine that has one session for workers needs no more than its name; of
 /// several that one is taken which works in a folder of the same name.

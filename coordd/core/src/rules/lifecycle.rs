@@ -1,5 +1,9 @@
 //! How processes end, from any cause, and what comes back with them. The edges are those of the diagram in `agent.rs`.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+
 use crate::rules::turn::Turn;
 use crate::rules::{mailbox, pty, runs};
 use crate::state::agent::{Agent, Class, Life, Outcome, Status};
@@ -10,9 +14,6 @@ use crate::state::live::Seen;
 use crate::state::message::{Message, State};
 use crate::state::role::Role;
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::String;
 
 /// Begins to end an agent. Returns whether it has a process that must be waited for, and how many messages went back.
 pub(crate) fn stop(turn: &mut Turn<'_>, agent: &Agent, by: &str, keep_mail: bool) -> (bool, u32) {

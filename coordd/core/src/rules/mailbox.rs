@@ -1,5 +1,11 @@
 //! Into a mailbox: what is checked, and what is recorded. Out of it is `settle.rs`.
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::rules::outbox;
 use crate::rules::turn::Turn;
 use crate::state::agent::Agent;
@@ -8,11 +14,6 @@ use crate::state::id::{AgentId, MessageId};
 use crate::state::message::{Kind, Message, Sender, State};
 use crate::state::outgoing::Verdict;
 use crate::state::{Effect, Record, limits};
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// What is to be put into a mailbox.
 pub(crate) struct Draft {

@@ -1,5 +1,9 @@
 //! How agents are made: their names, and what each begins with.
 
+use alloc::borrow::ToOwned as _;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString as _};
+
 use crate::state::agent::{Agent, Life, Runtime, Usage};
 use crate::state::denial::Denial;
 use crate::state::id::{AgentId, SessionId};
@@ -7,9 +11,6 @@ use crate::state::name::Name;
 use crate::state::role::Role;
 use crate::state::terminal::share_an_inbox;
 use crate::state::{Durable, Moment, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
 
 /// The one definition of coordinator mode (G-5).
 pub(crate) const WORKER: &str = "worker";

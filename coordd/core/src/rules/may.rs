@@ -65,8 +65,9 @@ pub(super) fn may(asker: Asker, kind: Kind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alloc::vec::Vec;
+
+    use super::*;
 
     fn allowed(asker: Asker) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| may(asker, *kind)).collect()

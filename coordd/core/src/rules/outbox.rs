@@ -1,6 +1,12 @@
 //! What is said to the outside: to other programs' sockets, and over the bridge to other machines (M-6, M-11). What becomes of
 //! it is in `handing.rs` and `host.rs`.
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+
+use proto_words::address::Place;
+
 use crate::rules::turn::Turn;
 use crate::state::agent::{Agent, Outcome};
 use crate::state::denial::Denial;
@@ -9,10 +15,6 @@ use crate::state::id::{MessageId, SessionId};
 use crate::state::message::{Message, Outside, Sender, State};
 use crate::state::outgoing::{Kind, Outgoing, Verdict};
 use crate::state::{Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::string::{String, ToString as _};
-use proto_words::address::Place;
 
 /// Has a message handed out.
 pub(crate) fn put(turn: &mut Turn<'_>, it: Outgoing) {

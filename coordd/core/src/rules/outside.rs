@@ -3,6 +3,13 @@
 //! Somebody outside informs and never commands: its words enter a conversation as another agent's, and nothing here answers a
 //! question, changes a setting or a task. It is not believed about other people's messages either.
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use proto_words::address::Place;
+
 use crate::rules::handing;
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::outbox::{self, Notice, tell};
@@ -16,11 +23,6 @@ use crate::state::role::Role;
 use crate::state::session::{Inbound, Session, SessionState};
 use crate::state::text::shortened;
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use proto_words::address::Place;
 
 /// Takes what was said, or does not. What is not taken must look undelivered to its sender.
 pub(crate) fn heard(

@@ -9,16 +9,17 @@
 //! Its mail goes the way of all members in terminals ([`crate::rules::terminal`]): its process holds the screen and knows nothing of
 //! messages.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::rules::runs;
 use crate::rules::turn::Turn;
 use crate::state::agent::{Agent, Class, Ended, Outcome, Pty, Status};
 use crate::state::effect::Order;
 use crate::state::id::{AgentId, PeerId};
 use crate::state::{Durable, Effect, Live, Record};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// Whether its program is to run, as far as it itself and its team are concerned.
 pub(crate) fn is_wanted(durable: &Durable, agent: &Agent) -> bool {

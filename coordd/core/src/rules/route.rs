@@ -1,14 +1,15 @@
 //! From what someone typed to what is meant: sessions by id, unique prefix or name; agents by name, id or `session/name`.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::state::agent::Agent;
 use crate::state::denial::Denial;
 use crate::state::id::SessionId;
 use crate::state::session::Session;
 use crate::state::{Durable, live::Caller};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// How many names a refusal lists.
 const LISTED_MAX: usize = 20;

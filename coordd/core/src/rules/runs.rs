@@ -1,5 +1,9 @@
 //! How runs end, from any cause.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
 use crate::rules::{outbox, task};
@@ -7,9 +11,6 @@ use crate::state::agent::{Agent, Class, LastRun, Life, Outcome, Runtime, Status}
 use crate::state::message::{Kind, Sender, without_result};
 use crate::state::role::Role;
 use crate::state::{Durable, Effect, Record, limits, permission, text};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::String;
 
 /// Records the end of a run, once: the lead is notified, its questions are closed, its tasks are given back.
 pub(crate) fn end(turn: &mut Turn<'_>, agent: &Agent, run: u32, mut outcome: Outcome) {

@@ -1,12 +1,13 @@
 //! What the agents of a session share a folder for is told to them when it is lost: they may rely on what was there.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
 use crate::state::agent::Life;
 use crate::state::id::SessionId;
 use crate::state::message::{Kind, Sender};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
 
 /// By which it is known that an agent is to hear of it already.
 const SUMMARY: &str = "what was in the scratchpad is gone";

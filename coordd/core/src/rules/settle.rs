@@ -12,6 +12,11 @@
 //! | `Up`, a worker | its process is connected, and it has no mail and no run | it is told to leave |
 //! | `Stopping` | its process is connected and was not told | it is told |
 
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
 use crate::rules::call::reply;
 use crate::rules::requests::outside::told;
 use crate::rules::starting::{starts_used_up, token_for};
@@ -25,10 +30,6 @@ use crate::state::live::{Ending, Link, Seen, Waiter, Waiting};
 use crate::state::role::Role;
 use crate::state::session::SessionState;
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
-use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::ToString as _;
-use alloc::vec::Vec;
 
 /// One round. Nothing in the step means that all is as it should be.
 pub fn settle(durable: &Durable, live: &mut Live, now: &Moment) -> Step {

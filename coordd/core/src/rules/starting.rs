@@ -1,11 +1,13 @@
 //! Whether a process may be started, and the secret that it is started with.
 
+use alloc::format;
+use alloc::string::String;
+
+use sha2::Digest as _;
+
 use crate::state::agent::Agent;
 use crate::state::id::hex;
 use crate::state::{Live, Moment};
-use alloc::format;
-use alloc::string::String;
-use sha2::Digest as _;
 
 /// Why no worker may be started now, if none may (W-7).
 pub(crate) fn starts_used_up(live: &Live, now: &Moment) -> Option<String> {

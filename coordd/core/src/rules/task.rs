@@ -1,11 +1,12 @@
 //! What may become of a task (T-4).
 
-use crate::state::denial::Denial;
-use crate::state::task::{Task, TaskStatus, open_blockers};
-use crate::state::team::Team;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+
+use crate::state::denial::Denial;
+use crate::state::task::{Task, TaskStatus, open_blockers};
+use crate::state::team::Team;
 
 /// The task as an update leaves it, or why it cannot.
 pub(super) fn updated(

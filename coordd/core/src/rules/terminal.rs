@@ -13,6 +13,11 @@
 //! Each thing that it left is known by a key, so that it counts once, however often the shell finds it. It is taken out of
 //! the file once that is durable.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
 use crate::rules::{outbox, runs};
@@ -24,10 +29,6 @@ use crate::state::record::Keyed;
 use crate::state::session::SessionState;
 use crate::state::terminal::{Left, Said};
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// Has an agent's inbox served when there is something to put into it. Called by `settle`.
 pub(crate) fn serve(turn: &mut Turn<'_>, agent: &Agent) {

@@ -1,11 +1,12 @@
 //! What the passing of time brings: what is old is forgotten, what waited too long expires, who did not show up is killed.
 
+use alloc::vec::Vec;
+
 use crate::rules::turn::Turn;
 use crate::rules::{bridge, lifecycle, outside};
 use crate::state::agent::Life;
 use crate::state::live::Clocks;
 use crate::state::{Effect, Live, Moment, Record, limits};
-use alloc::vec::Vec;
 
 /// After a jump of the wall clock everything looks old; who is about to repeat a call is given the time to.
 pub(crate) fn watch_clocks(live: &mut Live, now: &Moment) {

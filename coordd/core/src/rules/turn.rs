@@ -1,12 +1,13 @@
 //! One step of a turn: what rules read, and the one way to what they decide.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
 use crate::rules::follows;
 use crate::state::agent::Agent;
 use crate::state::effect::Event;
 use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::{Durable, Effect, Live, Moment, Record};
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 /// What one input led to.
 #[derive(Debug, Default)]

@@ -4,6 +4,11 @@
 //! transcript before they are acknowledged, an outcome is on disk before it is reported, a call is repeated with its key
 //! until it is answered, and a message that the transcript has already is only acknowledged again.
 
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::random::Random;
 use crate::agent::{Class, Outcome, Status, Usage};
 use crate::answer::Answer;
@@ -13,10 +18,6 @@ use crate::id::{AgentId, MessageId, PeerId};
 use crate::permission::Question;
 use crate::request::{Address, Body, NewAgent, Request};
 use crate::role::Role;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// What outlives the process.
 #[derive(Default)]

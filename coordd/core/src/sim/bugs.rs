@@ -1,6 +1,10 @@
 //! Ten bugs that were other people's, for the simulation to find. Each is made of the shipped rules by changing what they are
 //! given or what they say, so that nothing of it is in the rules themselves.
 
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
 use super::std;
 use crate::agent::{Agent, Life};
 use crate::effect::Event;
@@ -10,9 +14,6 @@ use crate::message::{Kind, Message, Sender, State};
 use crate::request::Request;
 use crate::session::SessionState;
 use crate::{Core, Durable, Effect, Input, Live, Moment, Record, Step, rules};
-use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
-use core::cell::Cell;
 
 /// A bug, by its row in CASES.md.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -4,6 +4,13 @@
 //! It is there in the last 1,000 seeds only, so that the others stay the worlds in which they once found something. The bridge is
 //! the honest one of `coordd-bridge`; what the server does between two of them is tested there.
 
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use proto_words::address::Place;
+
 use super::agent::FromDaemon;
 use super::world::World;
 use crate::Input;
@@ -14,11 +21,6 @@ use crate::input::{Credentials, Says};
 use crate::message::State;
 use crate::outgoing::{Kind, Verdict};
 use crate::request::{Address, Body, Request};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
-use proto_words::address::Place;
 
 /// The first seed with another machine.
 const FROM_SEED: u64 = 9_000;

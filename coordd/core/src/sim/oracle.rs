@@ -1,5 +1,11 @@
 //! What must be true, whatever happens.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use proto_words::address::Place;
+
 use super::agent::Folder;
 use super::world::World;
 use crate::agent::{Agent, Life, Status};
@@ -10,10 +16,6 @@ use crate::record::Keyed;
 use crate::role::Role;
 use crate::session::{Session, SessionState};
 use crate::{Core, Durable, Effect, Record, Step};
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
-use alloc::vec::Vec;
-use proto_words::address::Place;
 
 /// What was promised so far.
 #[derive(Default)]

@@ -2,6 +2,13 @@
 //!
 //! It is there in the last 3,000 seeds only, so that the others stay the worlds in which they once found something.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use proto_words::address::Place;
+
 use super::world::World;
 use crate::Input;
 use crate::id::{MessageId, SessionId};
@@ -10,11 +17,6 @@ use crate::message::{Outside, State};
 use crate::outgoing::{Kind, Verdict};
 use crate::request::{Address, Body, Request};
 use crate::session::Inbound;
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
-use proto_words::address::Place;
 
 /// The first seed with somebody outside.
 const FROM_SEED: u64 = 7_000;

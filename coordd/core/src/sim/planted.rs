@@ -1,11 +1,12 @@
 //! Ten bugs of CASES.md, planted one at a time: each is found within 1,000 seeds, by the oracle that is there for its rule.
 
-use super::bugs::{self, Bug};
-use super::{run, std};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};
 use std::sync::Once;
+
+use super::bugs::{self, Bug};
+use super::{run, std};
 
 const SEEDS: u64 = 1_000;
 

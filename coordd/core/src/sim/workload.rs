@@ -1,16 +1,17 @@
 //! What users want, and what goes wrong.
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::agent::{FromDaemon, OpenCall};
 use super::world::{Frame, World};
 use crate::id::PeerId;
 use crate::request::{Address, Body, NewSession, Request};
 use crate::task::TaskStatus;
 use crate::{Input, limits};
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// A client of the user.
 #[derive(Default)]

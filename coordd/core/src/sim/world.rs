@@ -6,6 +6,12 @@
 //!                        └─────────────── Spawned, Exited, … ─────────────┘
 //! ```
 
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::agent::{Act, Folder, FromDaemon, Process};
 use super::bugs;
 use super::far::Far;
@@ -20,11 +26,6 @@ use crate::input::Credentials;
 use crate::request::Request;
 use crate::role::Role;
 use crate::{Core, Durable, Effect, Input, Live, Moment, Record, Step, limits};
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// What a connection carries to the daemon.
 pub(super) enum Frame {

@@ -16,20 +16,21 @@
 //! Who was stopped or given up is *parked*: what coordd itself tells it (how runs ended, what came back) waits in its mailbox
 //! without waking it, until a user or an agent speaks to it or its session is resumed.
 
-use crate::state::far::Far;
-use crate::state::id::{AgentId, MessageId, SessionId};
-use crate::state::name::Name;
-use crate::state::role::Role;
-use crate::state::written;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
 
 pub use proto_words::agent::{
     FailureClass as Class, RunOutcome as Outcome, RunStatus as Status, Runtime, Usage,
 };
 pub use proto_words::view::EndedView as Ended;
+use serde::{Deserialize, Serialize};
+
+use crate::state::far::Far;
+use crate::state::id::{AgentId, MessageId, SessionId};
+use crate::state::name::Name;
+use crate::state::role::Role;
+use crate::state::written;
 
 /// An agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

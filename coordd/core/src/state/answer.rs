@@ -1,11 +1,12 @@
 //! What a granted request is answered with. Mostly ids: the shell looks up what they name when it writes the reply.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::state::agent::Outcome;
 use crate::state::bridge::Decision;
 use crate::state::id::{AgentId, MessageId, PermissionId, SessionId};
 use crate::state::name::Name;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// An answer; `proto::response::Response` has the same shapes with what the ids name.
 #[expect(missing_docs, reason = "the shapes are those of `proto::response`, documented there")]

@@ -1,14 +1,15 @@
 //! The bridge to other machines: what the user wishes of it, what it brings, and what it says itself.
 
-use crate::state::id::{MessageId, PeerId};
-use crate::state::input::Says;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
-use serde::{Deserialize, Serialize};
 
 pub use proto_words::bridge::{
     BridgePeerView as PeerReport, BridgeView as Report, LetterView as Letter, RemoteView as Remote,
 };
+use serde::{Deserialize, Serialize};
+
+use crate::state::id::{MessageId, PeerId};
+use crate::state::input::Says;
 
 /// What the bridge says hello as. No agent's id is like it.
 pub const AGENT: &str = "bridge";

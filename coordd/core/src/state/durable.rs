@@ -1,5 +1,11 @@
 //! The state that survives, and the only code that changes it: [`Durable::apply`], live and on replay.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use core::ops::Deref;
+
+use proto_words::address::Place;
+
 use crate::state::agent::{Agent, LastRun, Life};
 use crate::state::bridge::{Allowed, Wish};
 use crate::state::id::{AgentId, MessageId, PermissionId, SessionId};
@@ -11,10 +17,6 @@ use crate::state::permission::Permission;
 use crate::state::record::{Keyed, Record};
 use crate::state::session::{Session, SessionState};
 use crate::state::team::Team;
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
-use core::ops::Deref;
-use proto_words::address::Place;
 
 /// All that was decided. It reads as [`Kept`], and [`Durable::apply`] is the only way to change it.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -1,5 +1,10 @@
 //! What the shell is to do, once the records before it are durable. Effects never fail: how it went comes back as an input.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use proto_words::view::Size;
+
 use crate::state::agent::{Life, Process};
 use crate::state::answer::Answer;
 use crate::state::denial::Denial;
@@ -8,10 +13,6 @@ use crate::state::message::State;
 use crate::state::mode::Mode;
 use crate::state::name::Name;
 use crate::state::session::SessionState;
-use alloc::string::String;
-use alloc::vec::Vec;
-
-pub use proto_words::view::Size;
 
 /// Something to do.
 #[derive(Clone, PartialEq, Debug)]

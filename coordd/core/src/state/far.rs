@@ -1,11 +1,12 @@
 //! Agents that belong to two machines, and what the two daemons say about them.
 
-use crate::state::agent::Outcome;
 use alloc::boxed::Box;
 use alloc::string::String;
-use serde::{Deserialize, Serialize};
 
 pub use proto_words::bridge::Work;
+use serde::{Deserialize, Serialize};
+
+use crate::state::agent::Outcome;
 
 /// The other end of an agent that belongs to two machines.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

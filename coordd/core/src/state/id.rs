@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 macro_rules! text_id {

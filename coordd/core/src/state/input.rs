@@ -1,5 +1,9 @@
 //! What can happen to the core.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::state::agent::{Outcome, Process};
 use crate::state::far::Told;
 use crate::state::id::{AgentId, MessageId, PeerId, SessionId};
@@ -9,9 +13,6 @@ use crate::state::outgoing::Verdict;
 use crate::state::request::Request;
 use crate::state::task::Edit;
 use crate::state::terminal::Left;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// Where a program comes from, by the kernel's word: an agent's programs are not the user, whatever they say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

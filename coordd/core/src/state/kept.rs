@@ -1,14 +1,15 @@
 //! Questions to the state that survives.
 
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::state::agent::Agent;
 use crate::state::durable::Kept;
 use crate::state::id::{AgentId, SessionId};
 use crate::state::permission::Permission;
 use crate::state::role::Role;
 use crate::state::team::Team;
-use alloc::collections::BTreeSet;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 impl Kept {
     /// Whether there is anything that `Forgotten` would remove.

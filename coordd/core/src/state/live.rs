@@ -1,13 +1,14 @@
 //! What is true of this boot of the daemon only: who is connected, which processes are in sight, who waits for what.
 
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::state::bridge::Bridge;
 use crate::state::denial::Denial;
 use crate::state::id::{AgentId, MessageId, PeerId, PermissionId, SessionId};
 use crate::state::rates::Rates;
 use crate::state::{Durable, limits};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// Who speaks on a connection.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -12,15 +12,16 @@
 //! ids rise in the order of mailboxes. `Consumed`, `Bounced` and `Expired` are final. The text is dropped then; the receipt
 //! stays for 7 days. What goes out of the daemon is in `outgoing.rs`.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+
+use proto_words::address::Place;
+pub use proto_words::message::MessageState as State;
+use serde::{Deserialize, Serialize};
+
 use crate::state::agent::{Outcome, Usage};
 use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::written;
-use alloc::boxed::Box;
-use alloc::string::String;
-use proto_words::address::Place;
-use serde::{Deserialize, Serialize};
-
-pub use proto_words::message::MessageState as State;
 
 /// A message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! Which of the three modes a session has (G-1 to G-4).
 
-use crate::state::denial::Denial;
-
 pub use proto_words::agent::Mode;
+
+use crate::state::denial::Denial;
 
 /// Whether a variable's value means yes (G-2).
 pub fn is_truthy(value: Option<&str>) -> bool {

@@ -4,6 +4,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The longest name in bytes.
@@ -108,8 +109,9 @@ impl From<Name> for String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alloc::string::ToString as _;
+
+    use super::*;
 
     #[test]
     fn rel27_bad_names_are_refused_never_rewritten() {

@@ -9,16 +9,18 @@
 //!
 //! The text is dropped once it is handed over. What coordd itself says (a status, a notice) leaves no receipt.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+
+use proto_words::address::Place;
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+
 use crate::state::agent::Outcome;
 use crate::state::id::{AgentId, MessageId, SessionId};
 use crate::state::message::{Sender, State};
 use crate::state::written;
 use crate::state::{Moment, limits};
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
-use proto_words::address::Place;
-use serde::{Deserialize, Serialize};
-use sha2::Digest as _;
 
 /// A message to somebody outside.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

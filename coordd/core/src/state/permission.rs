@@ -2,11 +2,13 @@
 //!
 //! It is durable: it waits over restarts of the daemon and of the agent, and only a user answers it.
 
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
 use crate::state::Durable;
 use crate::state::id::{AgentId, PermissionId, SessionId};
 use crate::state::written;
-use alloc::string::String;
-use serde::{Deserialize, Serialize};
 
 /// A question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

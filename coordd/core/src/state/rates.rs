@@ -1,8 +1,10 @@
 //! How often somebody outside may speak: a burst, and then one in an interval (A31).
 
-use crate::state::limits;
 use alloc::collections::BTreeMap;
+
 use proto_words::address::Place;
+
+use crate::state::limits;
 
 /// How much each sender outside, and all together, may still say.
 #[derive(Debug, Default)]

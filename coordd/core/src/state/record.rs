@@ -1,5 +1,11 @@
 //! The durable changes. This is the journal's format: every variant and field stays readable for ever.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
 use crate::state::agent::{Agent, Outcome, Process, Pty};
 use crate::state::answer::SendRow;
 use crate::state::id::{AgentId, MessageId, PermissionId, SessionId};
@@ -11,10 +17,6 @@ use crate::state::session::{Inbound, Session, SessionState};
 use crate::state::task::Task;
 use crate::state::team::Team;
 use crate::state::written;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
 
 /// One durable change. `…Put` variants also make up a snapshot.
 #[expect(missing_docs, reason = "the fields are those of what they change")]

@@ -3,12 +3,6 @@
 mod kind;
 mod new;
 
-use crate::state::agent::{Ended, Outcome};
-use crate::state::bridge::{Brought, Fate, Report};
-use crate::state::id::MessageId;
-use crate::state::permission::Question;
-use crate::state::session::Inbound;
-use crate::state::task::TaskStatus;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -17,6 +11,13 @@ pub use new::{Invite, Join, NewAgent, NewSession};
 pub use proto_words::address::Address;
 pub use proto_words::message::Body;
 use proto_words::view::Size;
+
+use crate::state::agent::{Ended, Outcome};
+use crate::state::bridge::{Brought, Fate, Report};
+use crate::state::id::MessageId;
+use crate::state::permission::Question;
+use crate::state::session::Inbound;
+use crate::state::task::TaskStatus;
 
 /// A request. `proto` has the same with its documentation; this is what the core understands of it.
 #[expect(missing_docs, reason = "the fields are those of `proto::request`, documented there")]

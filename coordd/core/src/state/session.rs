@@ -5,6 +5,14 @@
 //!             ▲───resume──────┘
 //! ```
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use proto_words::view::SessionState;
+use serde::{Deserialize, Serialize};
+
 use crate::state::agent::Runtime;
 use crate::state::bridge::Allowed;
 use crate::state::denial::Denial;
@@ -14,13 +22,6 @@ use crate::state::mode::Mode;
 use crate::state::name::Name;
 use crate::state::settings::{Model, Permissions, Setting};
 use crate::state::written;
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
-
-pub use proto_words::view::SessionState;
 
 /// A session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -1,15 +1,16 @@
 //! The journal's beginning after a clean-up: the whole state, as records.
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::state::bridge::Wish;
 use crate::state::durable::Kept;
 use crate::state::record::Record;
 use crate::state::session::Session;
 use crate::state::task::Task;
 use crate::state::team::Team;
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 impl Kept {
     /// Records that make this state out of none: the journal's beginning after a clean-up.

@@ -1,11 +1,12 @@
 //! A team's task list (T-4).
 
-use crate::state::team::Team;
 use alloc::string::String;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
 
 pub use proto_words::view::TaskStatus;
+use serde::{Deserialize, Serialize};
+
+use crate::state::team::Team;
 
 /// A task.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

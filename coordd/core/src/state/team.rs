@@ -1,11 +1,13 @@
 //! A session's team (T-1 to T-3). Its members are the session's lead and workers, and those that joined from outside.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
 use crate::state::id::SessionId;
 use crate::state::name::Name;
 use crate::state::task::Task;
-use alloc::collections::BTreeMap;
-use alloc::string::String;
-use serde::{Deserialize, Serialize};
 
 /// A team.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

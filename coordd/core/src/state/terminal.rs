@@ -1,9 +1,11 @@
 //! What members of a team that run in a terminal leave in the inboxes of others.
 
+use alloc::string::String;
+
+use sha2::Digest as _;
+
 use crate::state::id::{AgentId, MessageId, hex};
 use crate::state::name::Name;
-use alloc::string::String;
-use sha2::Digest as _;
 
 /// Something that a member left in an inbox.
 #[derive(Clone, PartialEq, Debug)]

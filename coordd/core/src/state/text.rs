@@ -1,10 +1,11 @@
 //! Texts that are too long, cut at a character's border.
 
-use crate::state::limits;
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 
 pub(crate) use proto_words::text::head;
+
+use crate::state::limits;
 
 /// Cuts a text to so many bytes, and says so.
 pub(crate) fn cut(text: &mut String, max: usize, mark: &str) {

@@ -1,8 +1,9 @@
 //! How words are written into the journal, where that is not as they cross a socket.
 
-use crate::state::agent::{Class, Outcome, Status, Usage};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
+
+use crate::state::agent::{Class, Outcome, Status, Usage};
 
 /// Whether a field is as it is when nothing is said. The journal leaves it out then.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -28,6 +29,7 @@ pub(crate) fn usage<S: Serializer>(usage: &Usage, to: S) -> Result<S::Ok, S::Err
 /// Whom a message goes to: a socket by its path alone, as it was before other machines could be written to.
 pub(crate) mod recipient {
     use alloc::string::String;
+
     use proto_words::address::Place;
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 

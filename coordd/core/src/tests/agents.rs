@@ -1,5 +1,8 @@
 //! Starting workers: which, how many at once, and who waits for whom (C-4 to C-6, G-5, W-7, F-1).
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::{Stage, USER, completed, worker};
 use crate::agent::{Life, Runtime, Status};
 use crate::answer::Answer;
@@ -8,8 +11,6 @@ use crate::id::PeerId;
 use crate::message::{Kind, Sender};
 use crate::request::{NewAgent, NewSession, Request};
 use crate::{Input, limits};
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// G-5: which definitions there are in normal mode; case does not matter.
 #[test]

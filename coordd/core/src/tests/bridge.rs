@@ -1,5 +1,10 @@
 //! Sessions on other machines: what may pass, what is handed to the bridge, and what becomes of it (M-7, M-8, M-11).
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::{Stage, USER};
 use crate::answer::{Answer, SendRow};
 use crate::bridge::{Brought, Decision, Fate, PeerReport, Report};
@@ -11,10 +16,6 @@ use crate::outgoing::Verdict;
 use crate::request::{Address, Body, Request};
 use crate::session::Inbound;
 use crate::{Effect, Input, limits};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec;
-use alloc::vec::Vec;
 
 const FAR: &str = "aaaaaaaaaaaaaaaa";
 const BRIDGE: PeerId = PeerId(77);

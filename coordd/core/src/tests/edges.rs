@@ -1,5 +1,12 @@
 //! What holds at the edge of a bound, and what a rule must leave alone. Each was once a change that no test noticed.
 
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use proto_words::address::Place;
+
 use super::{Stage, USER, completed, worker};
 use crate::agent::Life;
 use crate::answer::{Answer, SendRow};
@@ -11,11 +18,6 @@ use crate::outgoing::{self, Outgoing};
 use crate::permission::Question;
 use crate::request::{NewAgent, NewSession, Request};
 use crate::{Effect, Input, Moment, Record, limits};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use proto_words::address::Place;
 
 fn question() -> Request {
     Request::PermissionAsk(Question {

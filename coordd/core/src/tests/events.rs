@@ -1,5 +1,9 @@
 //! What subscribers are told follows from records alone (fA22).
 
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::{Stage, USER, to};
 use crate::agent::Life;
 use crate::bridge::{PeerReport, Report};
@@ -9,9 +13,6 @@ use crate::message::State;
 use crate::request::{Address, Body, Request};
 use crate::session::Inbound;
 use crate::{Effect, Input, Record};
-use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// What the last step tells, with the session that it is of.
 fn told(stage: &Stage) -> Vec<(SessionId, Event)> {

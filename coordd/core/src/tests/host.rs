@@ -1,5 +1,10 @@
 //! Workers on another machine: two cores, and between them what their bridges carry.
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::{Stage, completed, to, worker};
 use crate::agent::{Agent, Class, LastRun, Life, Runtime, Status};
 use crate::answer::{Answer, SendRow};
@@ -15,10 +20,6 @@ use crate::role::Role;
 use crate::settings::ApprovalMode;
 use crate::sim::random::Random;
 use crate::{Effect, Input};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec;
-use alloc::vec::Vec;
 
 const A: &str = "aaaaaaaaaaaaaaaa";
 const B: &str = "bbbbbbbbbbbbbbbb";

@@ -1,5 +1,8 @@
 //! Programs of the user's that join a session (L-4): who is let in as what, what their mail does, and how they leave.
 
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::{Stage, USER, accepted, completed, to, worker};
 use crate::agent::{Life, Process, Runtime};
 use crate::answer::Answer;
@@ -11,8 +14,6 @@ use crate::mode::Mode;
 use crate::request::{Join, NewSession, Request};
 use crate::role::Role;
 use crate::{Effect, Input, limits};
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 fn process(pid: u32) -> Process {
     Process { pid, start_ticks: 7, boot_id: "b".into() }

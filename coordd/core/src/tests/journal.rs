@@ -1,6 +1,11 @@
 //! The journal's format stays readable (level 5): lines as they were written by version 1 still parse, mean the same, and
 //! are written the same. The file may only grow.
 
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use alloc::{boxed::Box, vec};
+
 use crate::agent::{
     Agent, Class, Ended, LastRun, Life, Outcome, Process, Pty, Runtime, Status, Usage,
 };
@@ -19,10 +24,6 @@ use crate::session::{Inbound, Session, SessionState};
 use crate::task::{Task, TaskStatus};
 use crate::team::Team;
 use crate::{Durable, Record};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
-use alloc::{boxed::Box, vec};
 
 /// One line for each variant at least, in an order that can be applied.
 const JOURNAL: &str = include_str!("../../tests-data/journal-v1.jsonl");

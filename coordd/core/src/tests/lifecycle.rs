@@ -1,13 +1,14 @@
 //! Where an agent is, times what happens: the diagram of `agent.rs` as a full table.
 
-use super::{Stage, USER, completed, to};
-use crate::agent::Life;
-use crate::request::Request;
-use crate::{Effect, Input, Record, limits};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
+
+use super::{Stage, USER, completed, to};
+use crate::agent::Life;
+use crate::request::Request;
+use crate::{Effect, Input, Record, limits};
 
 /// Where worker `w` of session `s` is before something happens.
 const STATES: [&str; 10] = [

@@ -1,5 +1,10 @@
 //! Messages from acceptance to their end (section 6 of SPEC), and the notifications among them (section 5).
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::{Stage, USER, accepted, completed, to};
 use crate::agent::{Class, Outcome, Status, Usage};
 use crate::answer::{Answer, SendRow};
@@ -9,10 +14,6 @@ use crate::id::{MessageId, PeerId};
 use crate::message::{Kind, Sender, State};
 use crate::request::{Address, Body, NewAgent, Request};
 use crate::{Effect, Input, Record, limits};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec;
-use alloc::vec::Vec;
 
 fn send(body: Body, to: Address) -> Request {
     Request::Send { session: "s".into(), to, body, summary: String::new(), notify_when_idle: false }

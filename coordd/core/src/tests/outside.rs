@@ -1,5 +1,11 @@
 //! What comes from outside of the daemon and what goes there (M-6 to M-11).
 
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::{Stage, USER, completed, to};
 use crate::answer::{Answer, SendRow};
 use crate::denial::Denial;
@@ -10,11 +16,6 @@ use crate::outgoing::{self, Outgoing, Verdict};
 use crate::request::{Address, Body, NewSession, Request};
 use crate::session::{Inbound, SessionState};
 use crate::{Effect, Input, limits};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
 
 fn alice(message: &str) -> Outside {
     Outside {

@@ -1,5 +1,8 @@
 //! Terminals that coordd runs (T-2): when they are there, who looks at them, and who types.
 
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::{Stage, USER, accepted, to, worker};
 use crate::agent::{Class, Ended, Life, Process, Runtime, Status};
 use crate::answer::Answer;
@@ -10,8 +13,6 @@ use crate::message::{Kind, State};
 use crate::request::Invite;
 use crate::request::{NewAgent, Request};
 use crate::{Effect, Input, limits};
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 fn invite(stage: &mut Stage, name: &str, start: bool) -> Result<Answer, Denial> {
     let (team, name, description) = ("s".into(), name.into(), String::new());

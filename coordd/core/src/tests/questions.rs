@@ -1,5 +1,8 @@
 //! Questions to the user (W-3, M-8), and the structured result (B4).
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::{Stage, USER, completed, to};
 use crate::answer::Answer;
 use crate::denial::Denial;
@@ -7,8 +10,6 @@ use crate::id::PeerId;
 use crate::message::{Kind, Sender};
 use crate::permission::Question;
 use crate::request::Request;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 fn ask(stage: &mut Stage, peer: PeerId) -> u64 {
     let question = Question {

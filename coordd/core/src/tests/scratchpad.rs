@@ -1,9 +1,10 @@
 //! What agents hear of their scratchpad (fR10).
 
+use alloc::string::ToString as _;
+
 use super::Stage;
 use crate::Input;
 use crate::state::message::Sender;
-use alloc::string::ToString as _;
 
 /// Who has a process is told, once until it has read it; nobody is started for it, and other sessions are not told.
 #[test]

@@ -1,5 +1,7 @@
 //! Sessions as a whole: making, stopping, resuming, removing, and the end of the daemon (G-4, D-6, C13).
 
+use alloc::string::String;
+
 use super::{Stage, USER, completed};
 use crate::agent::{Life, Process, Runtime};
 use crate::answer::Answer;
@@ -11,7 +13,6 @@ use crate::mode::Mode;
 use crate::request::{NewAgent, NewSession, Request};
 use crate::session::SessionState;
 use crate::{Effect, Input, Record, limits};
-use alloc::string::String;
 
 fn resume(stage: &mut Stage, variable: Option<&str>) -> Result<Answer, Denial> {
     let mode_variable = variable.map(String::from);

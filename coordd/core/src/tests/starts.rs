@@ -1,11 +1,12 @@
 //! What is started, and what an agent is blamed for.
 
+use alloc::string::String;
+
 use super::{Stage, model, to};
 use crate::agent::{Class, Life, Status};
 use crate::effect::Event;
 use crate::settings::{Permissions, Setting};
 use crate::{Effect, Input, Record, limits};
-use alloc::string::String;
 
 fn starts(stage: &Stage) -> usize {
     stage.step.effects.iter().filter(|it| matches!(it, Effect::Spawn { .. })).count()

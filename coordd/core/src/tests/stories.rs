@@ -1,6 +1,9 @@
 //! Stories that went wrong for people elsewhere: who is woken and by what, who is told what, and what a clock or a second call
 //! must not do. Their ids are those of the field reports.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::{Stage, USER, accepted, completed, to};
 use crate::agent::{Life, Process, Status};
 use crate::answer::Answer;
@@ -8,8 +11,6 @@ use crate::id::PeerId;
 use crate::message::{Kind, State};
 use crate::request::Request;
 use crate::{Effect, Input, limits};
-use alloc::string::String;
-use alloc::vec::Vec;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 

@@ -1,5 +1,7 @@
 //! Teams and their tasks (section 4 of SPEC).
 
+use alloc::string::String;
+
 use super::{Stage, USER, completed};
 use crate::answer::Answer;
 use crate::denial::Denial;
@@ -10,7 +12,6 @@ use crate::request::Request;
 use crate::task::Edit;
 use crate::task::TaskStatus::{self, Completed, InProgress, Pending};
 use crate::{Effect, Input, limits};
-use alloc::string::String;
 
 fn create(stage: &mut Stage, peer: PeerId, session: &str, name: &str) -> Result<Answer, Denial> {
     let (session, name) = (session.into(), name.into());

@@ -1,5 +1,10 @@
 //! Members in terminals (T-2): what is left for them and by them.
 
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::{Stage, USER, accepted, to};
 use crate::agent::{Class, Process, Runtime, Status};
 use crate::answer::Answer;
@@ -13,10 +18,6 @@ use crate::request::{Address, Body, Request};
 use crate::task::{Edit, TaskStatus};
 use crate::terminal::{Left, Said, key_of};
 use crate::{Core, Effect, Input, Record, limits};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 fn team() -> Name {
     Name::new("team").unwrap()

@@ -1,11 +1,8 @@
 //! The files of teams: written, removed, and what others do to them.
 
-use super::super::{ReplyTo, TeamWrite, answer_call};
-use super::{Thread, remove_scratchpad};
-use crate::reactor::Arrival;
-use crate::team_files::Replaced;
-use crate::team_files::tasks::{TaskEdit, TaskReplaced, number_of};
-use crate::team_files::watch::Outside;
+use std::path::Path;
+use std::time::Duration;
+
 use coordd_common::chain;
 use coordd_core::Input;
 use coordd_core::id::SessionId;
@@ -13,8 +10,13 @@ use coordd_core::name::Name;
 use coordd_core::task::{Edit, TaskStatus};
 use proto::response::Response;
 use proto::team::{TaskFile, TeamFile};
-use std::path::Path;
-use std::time::Duration;
+
+use super::super::{ReplyTo, TeamWrite, answer_call};
+use super::{Thread, remove_scratchpad};
+use crate::reactor::Arrival;
+use crate::team_files::Replaced;
+use crate::team_files::tasks::{TaskEdit, TaskReplaced, number_of};
+use crate::team_files::watch::Outside;
 
 /// The time until a team's file that another program has locked is tried again. Locks are held for
 /// some milliseconds.

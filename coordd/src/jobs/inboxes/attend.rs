@@ -3,6 +3,16 @@
 //!
 //! It must not wait for anything but a lock, for a moment, and the reactor.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use coordd_core::Input;
+use coordd_core::id::MessageId;
+use notify::{RecursiveMode, Watcher as _};
+use proto::event::Event;
+use proto::teammate::Entry;
+
 use super::super::Terminal;
 use super::{Fate, RETRY_MS, SETTLE_MS_MAX, TOLD_MS, Team, Thread};
 use crate::process::terminals;
@@ -10,14 +20,6 @@ use crate::reactor::Arrival;
 use crate::team_files::assigned::Assigns;
 use crate::team_files::inbox::{InboxError, Inboxes as Folder, Letter};
 use crate::translate;
-use coordd_core::Input;
-use coordd_core::id::MessageId;
-use notify::{RecursiveMode, Watcher as _};
-use proto::event::Event;
-use proto::teammate::Entry;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 /// Senders of a team that are no members and were warned of.
 const STRANGERS_MAX: usize = 100;

@@ -1,14 +1,16 @@
 //! A socket that is not what it is taken for gets not one byte.
 
-use super::*;
-use crate::peers::outbound::{Saying, say};
-use crate::peers::registry::Own;
-use coordd_core::outgoing::Kind;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc;
+
+use coordd_core::outgoing::Kind;
+
+use super::*;
+use crate::peers::outbound::{Saying, say};
+use crate::peers::registry::Own;
 
 const SESSION: &str = "7e1f7f5c-7f3c-4d0a-9c86-0a51f6f6a001";
 

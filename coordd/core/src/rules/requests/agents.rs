@@ -1,5 +1,11 @@
 //! Starting, stopping and showing agents.
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::sending;
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
@@ -17,11 +23,6 @@ use crate::state::request::NewAgent;
 use crate::state::role::{Asker, Role};
 use crate::state::session::{Session, SessionState};
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// The one definition of coordinator mode (G-5).
 const WORKER: &str = "worker";

@@ -1,5 +1,10 @@
 //! The bridge: what the user wishes of it, and what it says itself (M-7).
 
+use alloc::borrow::ToOwned as _;
+use alloc::string::ToString as _;
+
+use proto_words::address::Place;
+
 use crate::rules::bridge;
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
@@ -11,9 +16,6 @@ use crate::state::id::MessageId;
 use crate::state::live::Caller;
 use crate::state::record::Keyed;
 use crate::state::{Effect, Live, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::string::ToString as _;
-use proto_words::address::Place;
 
 /// Switches it on or off. On again means that its settings changed: it is started anew.
 pub(super) fn set(turn: &mut Turn<'_>, on: bool) -> Said {

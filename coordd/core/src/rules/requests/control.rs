@@ -1,5 +1,8 @@
 //! The daemon itself, what a lead says at the end, and who listens.
 
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::rules::call::{Call, Said, Verdict, reply};
 use crate::rules::turn::Turn;
 use crate::rules::{ending, route};
@@ -10,8 +13,6 @@ use crate::state::effect::Order;
 use crate::state::id::SessionId;
 use crate::state::role::Role;
 use crate::state::{Effect, Record, limits};
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 pub(super) fn stop_daemon(call: &Call, turn: &mut Turn<'_>, keep_agents: bool) -> Said {
     // Answered first: the connection may not outlive what follows.

@@ -8,6 +8,10 @@
 //!
 //! Nothing here starts a process. Who joins is known by the process at the other end of the connection, which the shell says.
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+
 use crate::rules::call::{Said, Verdict};
 use crate::rules::turn::Turn;
 use crate::rules::{making, route, starting};
@@ -20,9 +24,6 @@ use crate::state::request::Join;
 use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
 use crate::state::{Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::string::{String, ToString as _};
 
 pub(super) fn join(turn: &mut Turn<'_>, join: Join) -> Verdict {
     let session = route::session(turn.durable, &join.session)?;

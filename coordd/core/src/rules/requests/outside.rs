@@ -1,5 +1,12 @@
 //! Sending to the outside, and what comes in from there: lists, answers and the setting (M-6 to M-9).
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use proto_words::address::Place;
+
 use super::bridge;
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::mailbox::{self, Draft};
@@ -16,11 +23,6 @@ use crate::state::record::Keyed;
 use crate::state::request::Body;
 use crate::state::session::Inbound;
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
-use proto_words::address::Place;
 
 /// Words to a socket. The answer comes when it is known whether they got there.
 pub(super) fn send(

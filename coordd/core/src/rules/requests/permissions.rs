@@ -1,5 +1,11 @@
 //! Questions to the user: asked by agents, answered by users only (W-3, M-8).
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::control::one_or_all;
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::mailbox::{self, Draft};
@@ -14,11 +20,6 @@ use crate::state::message::{Kind, Sender};
 use crate::state::permission::{self, By, Permission, Question};
 use crate::state::record::Keyed;
 use crate::state::{Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 pub(super) fn ask(call: &Call, turn: &mut Turn<'_>, question: Question) -> Verdict {
     let agent = call.agent(turn.durable)?;

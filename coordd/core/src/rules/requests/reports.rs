@@ -1,5 +1,8 @@
 //! What agent processes say about their messages and runs.
 
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
 use crate::rules::{outbox, runs};
@@ -11,8 +14,6 @@ use crate::state::id::MessageId;
 use crate::state::message::Sender;
 use crate::state::outgoing;
 use crate::state::role::Role;
-use alloc::string::ToString as _;
-use alloc::vec::Vec;
 
 pub(super) fn acknowledge(
     call: &Call,

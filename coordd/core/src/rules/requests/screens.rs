@@ -1,5 +1,8 @@
 //! Looking at the terminals that coordd runs, and typing into them. Nothing of it is durable.
 
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::turn::Turn;
 use crate::rules::{pty, route};
@@ -8,8 +11,6 @@ use crate::state::answer::Answer;
 use crate::state::denial::Denial;
 use crate::state::effect::{Order, Size};
 use crate::state::{Effect, limits};
-use alloc::string::ToString as _;
-use alloc::vec::Vec;
 
 /// The agent whose terminal is meant, where it is there or on its way.
 fn terminal<'a>(call: &Call, turn: &Turn<'a>, given: &str) -> Result<&'a Agent, Denial> {

@@ -1,5 +1,10 @@
 //! Prompts, messages and receipts (section 6 of SPEC).
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use crate::rules::call::{Call, Said, Verdict};
 use crate::rules::mailbox::{self, Draft};
 use crate::rules::turn::Turn;
@@ -14,10 +19,6 @@ use crate::state::record::Keyed;
 use crate::state::request::{Address, Body};
 use crate::state::session::SessionState;
 use crate::state::{Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 /// The task of an agent that this very step makes.
 pub(super) fn first_prompt(

@@ -1,5 +1,11 @@
 //! Making, stopping, resuming and removing sessions.
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::control::one_or_all;
 use super::sending;
 use crate::rules::bridge;
@@ -20,11 +26,6 @@ use crate::state::role::Role;
 use crate::state::session::{Session, SessionState};
 use crate::state::settings::{ApprovalMode, Model, Permissions, Setting};
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 pub(super) fn new(call: &Call, turn: &mut Turn<'_>, new: NewSession) -> Verdict {
     if turn.live.is_ending() {

@@ -1,5 +1,9 @@
 //! A team's task list (T-4).
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
 use super::sending::sender;
 use super::teams::find;
 use crate::rules::call::{Call, Said, Verdict};
@@ -15,9 +19,6 @@ use crate::state::record::Keyed;
 use crate::state::task::{Edit, Task, TaskStatus};
 use crate::state::team::Team;
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec::Vec;
 
 pub(super) fn create(
     call: &Call,

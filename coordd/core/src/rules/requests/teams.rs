@@ -1,5 +1,11 @@
 //! Teams (T-1, T-3).
 
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+
 use super::control;
 use super::sending::own_session;
 use crate::rules::call::{Call, Said, Verdict};
@@ -16,11 +22,6 @@ use crate::state::role::Role;
 use crate::state::session::SessionState;
 use crate::state::team::{Team, folder_name};
 use crate::state::{Durable, Effect, Record, limits};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString as _};
 
 pub(super) fn create(
     call: &Call,

@@ -1,13 +1,14 @@
 //! What sessions, workers and members are made of.
 
-use crate::state::agent::{Process, Runtime};
-use crate::state::role::Role;
-use crate::state::session::Inbound;
-use crate::state::settings::{Model, Permissions};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use proto_words::request::{Invite, NewAgent};
+
+use crate::state::agent::{Process, Runtime};
+use crate::state::role::Role;
+use crate::state::session::Inbound;
+use crate::state::settings::{Model, Permissions};
 
 /// How a session is made.
 #[expect(

@@ -1,5 +1,6 @@
-use super::*;
 use proto::notification::Usage;
+
+use super::*;
 
 #[tokio::test]
 async fn r1_a_whole_run_with_tools() {
