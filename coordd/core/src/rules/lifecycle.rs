@@ -72,7 +72,8 @@ pub(crate) fn order_stop(turn: &mut Turn<'_>, agent: &Agent, by: &str, keeps_run
     }
 }
 
-/// Whether a run is left open when its process is to end with its session: its question stays, and so does what it is about.
+/// Whether a run is left open when its process is to end with its session: the run's question stays, and so does the call that
+/// was asked about.
 pub(crate) fn waits_for_user(durable: &Durable, agent: &Agent, keep_mail: bool) -> bool {
     keep_mail && agent.run_is_open() && durable.open_questions(&agent.id).next().is_some()
 }
@@ -82,7 +83,7 @@ pub(crate) struct Exit {
     pub(crate) agent: AgentId,
     pub(crate) incarnation: u32,
     pub(crate) how: String,
-    /// What it left on disk about its last run.
+    /// The outcome of its last run that the process left on disk.
     pub(crate) outcome: Option<(u32, Outcome)>,
 }
 

@@ -13,10 +13,10 @@ use crate::state::message::{Kind, Sender};
 const SUMMARY: &str = "what was in the scratchpad is gone";
 
 /// Tells each agent of the session that has a process, once until it has read it: a folder can be removed faster than
-/// mail is read. Who is started later finds the folder as it is then.
+/// mail is read. An agent that is started later finds the folder as it is then.
 pub(crate) fn lost(turn: &mut Turn<'_>, session: &SessionId, path: &str) {
     let durable = turn.durable;
-    // One that was never there is only made late, as after a crash before it was made for the first time.
+    // A scratchpad that this session never had is only made late, as after a crash before it was made for the first time.
     if durable.sessions.get(session).is_none_or(|known| known.scratchpad.is_none()) {
         return;
     }

@@ -86,7 +86,7 @@ pub(crate) fn read(turn: &mut Turn<'_>, id: &AgentId, messages: &[MessageId]) {
 
 /// A member's process was seen, or is seen no more.
 pub(crate) fn seen(turn: &mut Turn<'_>, id: &AgentId, process: Option<Process>) {
-    // One that coordd runs is known by its own process.
+    // A terminal that coordd runs is known by its own process.
     let is_news = |it: &&Agent| it.process != process && !it.has_pty();
     let Some(agent) = member(turn.durable, id).filter(is_news) else { return };
     let is_gone = process.is_none();
@@ -222,7 +222,7 @@ fn answer_shutdown(
         turn.publish(&agent.session, Event::Warning(text));
         return true;
     };
-    // Who asked in the user's name is not there to hear it; the lead has to know who leaves.
+    // The client that asked in the user's name is not there to hear the answer; the lead has to know which member leaves.
     let asker = match &open.from {
         Sender::Agent(id) => turn.durable.agents.get(id),
         Sender::User | Sender::Outside(_) | Sender::System => turn.durable.lead_of(&agent.session),

@@ -67,7 +67,7 @@ pub enum Effect {
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
-        /// Whether what it started ends with it. A user's own program is alone: what it started is the user's.
+        /// Whether the processes that it started end with it. A user's own program ends alone: its children are the user's.
         tree: bool,
     },
     /// Kill what is left of an agent's processes.
@@ -78,7 +78,7 @@ pub enum Effect {
         incarnation: u32,
         /// It, if it was recorded.
         process: Option<Process>,
-        /// Whether what it started is killed too.
+        /// Whether the processes that it started are killed too.
         tree: bool,
     },
     /// Make sure that a session's scratchpad and state folder are there.

@@ -44,7 +44,7 @@ pub enum Record {
     WatcherPut { session: SessionId, watcher: Box<Outside> },
     /// All who wanted to know were told.
     WatchersTold { session: SessionId },
-    /// What it may exchange with another daemon; nothing, when both are false.
+    /// What the session may exchange with another daemon; nothing, when both are false.
     BridgeAllowed { session: SessionId, peer: String, inbound: bool, outbound: bool },
     /// A session and all that belongs to it is gone.
     SessionRemoved { session: SessionId },
