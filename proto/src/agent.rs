@@ -70,6 +70,9 @@ pub struct Bootstrap {
     /// Set for a terminal.
     #[serde(default)]
     pub terminal: Option<InTerminal>,
+    /// What drives the workers that it starts, where it does not say otherwise.
+    #[serde(default)]
+    pub worker_runtime: Runtime,
     /// Whether it sees its own folders and the system alone: its work comes from another machine.
     #[serde(default)]
     pub folder_only: bool,

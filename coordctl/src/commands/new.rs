@@ -158,7 +158,8 @@ pub(crate) fn prepare(
         model
     } else {
         let from = model::Sources { config: &config, vars: &context.vars, cwd: &here };
-        model::resolve(args.model.as_deref(), from, some_native)?
+        model::resolve(args.model.as_deref(), from, some_native)
+            .map_err(|failure| for_workers(failure, own_lead, runtime))?
     };
     let permissions = permissions(&config, args)?;
     let cwd = cwd.into_os_string().into_string().map_err(|path| {
@@ -194,6 +195,18 @@ pub(crate) fn prepare(
         cross_session_inbound: args.inbound.clone().unwrap_or_default(),
         host_for: args.host_for.clone().unwrap_or_default(),
     })
+}
+
+/// Who has Claude Code as the lead may not know that workers are native unless they say otherwise (fC3).
+fn for_workers(failure: Failure, lead: Option<Runtime>, workers: Runtime) -> Failure {
+    if lead != Some(Runtime::Claude) || workers != Runtime::Native {
+        return failure;
+    }
+    let hint = format!(
+        "the lead is Claude Code, and its workers are native: give --runtime claude, and they are Claude Code as well; or {}",
+        failure.hint
+    );
+    failure.hint(hint)
 }
 
 /// What needs approval, by configuration and flags.
@@ -364,6 +377,21 @@ mod tests {
         let error = check_mode(Some("coordinator")).unwrap_err();
         assert!(error.message.contains("feature `coordinator`"));
         assert_eq!(check_mode(Some("normal")), Ok(()));
+    }
+
+    /// fC3: who is told that a model is missing is told which workers need it.
+    #[test]
+    fn fc3_a_lead_that_is_claude_code_does_not_make_its_workers_so() {
+        let failure = || Failure::usage("no model is configured").hint("configure one");
+        let told = |lead, workers| for_workers(failure(), lead, workers).hint;
+        assert!(told(Some(Runtime::Claude), Runtime::Native).contains("--runtime claude"));
+        for (lead, workers) in [
+            (Some(Runtime::Claude), Runtime::Claude),
+            (Some(Runtime::Native), Runtime::Native),
+            (None, Runtime::Native),
+        ] {
+            assert_eq!(told(lead, workers), "configure one");
+        }
     }
 
     /// FP-15: of the user's own settings nothing opens a session for another machine; its flags do, and are told first.

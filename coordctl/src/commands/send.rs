@@ -5,6 +5,7 @@ use proto::error::ErrorCode;
 use proto::message::{Body, SendResult};
 use proto::request::Request;
 use proto::response::Response;
+use proto::view::{PeerKind, PeerView};
 
 use crate::context::Context;
 use crate::error::{Exit, Failure};
@@ -127,8 +128,38 @@ fn bare(
             Err(body) => return Err(body.into()),
         }
     }
-    let agent = live::find_agent(context, name)?;
-    context.call(words(agent.session, agent.id, text, summary))
+    match live::find_agent(context, name) {
+        Ok(agent) => context.call(words(agent.session, agent.id, text, summary)),
+        Err(failure) => {
+            // A name as `coordctl peers` shows it.
+            expect!(context.call(Request::PeerList {})?, Peers { peers });
+            let to = peer_of(&peers, name).map_err(|several| several.unwrap_or(failure))?;
+            let (summary, body) = (summary.unwrap_or_default().to_owned(), Body::text(text));
+            let (session, notify_when_idle) = (String::new(), false);
+            context.call(Request::Send { session, to, body, summary, notify_when_idle })
+        }
+    }
+}
+
+/// The address of the one that has this name outside of coordd. None fits: nothing; several do: what to write instead.
+fn peer_of(peers: &[PeerView], name: &str) -> Result<String, Option<Failure>> {
+    let outside = |it: &&PeerView| !matches!(it.kind, PeerKind::Session | PeerKind::Host);
+    let named: Vec<&PeerView> = peers
+        .iter()
+        .filter(outside)
+        .filter(|it| it.name.eq_ignore_ascii_case(name) || it.id == name)
+        .collect();
+    match named.as_slice() {
+        [one] => Ok(one.address.clone()),
+        [] => Err(None),
+        several => {
+            let addresses: Vec<String> = several.iter().map(|it| line(&it.address)).collect();
+            Err(Some(
+                Failure::usage(format!("several outside of coordd are called `{}`", line(name)))
+                    .hint(format!("write to one of {}", addresses.join(", "))),
+            ))
+        }
+    }
 }
 
 pub(crate) fn row(it: &SendResult) -> anyhow::Result<()> {
@@ -226,5 +257,32 @@ mod tests {
         assert_eq!(sent(vec![yes(), yes()]), Exit::Done);
         assert_eq!(sent(vec![yes(), no()]), Exit::Failed);
         assert_eq!(sent(vec![no()]), Exit::Denied);
+    }
+
+    /// fA18: who is on the list of peers is found by the name that stands there.
+    #[test]
+    fn fa18_a_name_of_the_list_of_peers_is_found() {
+        let peer = |name: &str, kind: PeerKind, address: &str| PeerView {
+            id: format!("id-{address}"),
+            name: name.to_owned(),
+            kind,
+            address: address.to_owned(),
+            state: String::new(),
+            cwd: String::new(),
+            heard_ms: 0,
+        };
+        let peers = [
+            peer("alice", PeerKind::Claude, "uds:/a"),
+            peer("bob", PeerKind::Other, "uds:/b"),
+            peer("Bob", PeerKind::Bridge, "bridge:m/b"),
+            peer("carol", PeerKind::Session, "bridge:c"),
+        ];
+        assert_eq!(peer_of(&peers, "Alice").unwrap(), "uds:/a");
+        assert_eq!(peer_of(&peers, "id-uds:/b").unwrap(), "uds:/b");
+        let several = peer_of(&peers, "bob").unwrap_err().unwrap();
+        assert!(several.hint.contains("uds:/b, bridge:m/b"), "{}", several.hint);
+        // Sessions of coordd are found before.
+        assert_eq!(peer_of(&peers, "carol"), Err(None));
+        assert_eq!(peer_of(&peers, "nobody"), Err(None));
     }
 }

@@ -71,6 +71,7 @@ pub(crate) fn bootstrap(
         runs_before: agent.runs,
         not_begun: Vec::new(),
         terminal: None,
+        worker_runtime: session.runtime,
         folder_only: is_for_guests,
     })
 }

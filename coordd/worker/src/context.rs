@@ -197,6 +197,17 @@ mod tests {
         }
     }
 
+    /// fA21: what a lead in normal mode gets is explained to it.
+    #[test]
+    fn fa21_the_leads_prompt_explains_notifications() {
+        let prompt = include_str!("../prompts/lead.md");
+        for part in
+            ["`<task-notification>`", "not from the user", "`<result>`", "`failed`", "`killed`"]
+        {
+            assert!(prompt.contains(part), "{part}");
+        }
+    }
+
     #[test]
     fn s2_without_a_scratchpad_none_is_named() {
         assert!(!sample(vec!["Bash"], None).contains("Scratchpad"));

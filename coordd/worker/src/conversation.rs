@@ -72,7 +72,10 @@ pub(crate) struct Conversation {
     instructions: Told,
     /// The input of the last run, with the ids of its messages.
     inputs: Vec<(Option<String>, String)>,
+    /// What the model said in this run since its last tool round (W-15).
     last_text: String,
+    /// A round has ended since, so that the next text begins anew.
+    is_after_round: bool,
     so_far: RunSoFar,
     /// What all its runs cost.
     spent_micro_usd: u64,
@@ -141,17 +144,12 @@ impl Conversation {
     }
 
     fn push_text(&mut self, text: &str) {
-        let is_thought = |block: &Block| matches!(block, Block::Reasoning { .. });
-        let begins = self
-            .turns
-            .last()
-            .is_none_or(|turn| turn.role == Role::User || turn.blocks.iter().all(is_thought));
         self.answer_whole = false;
         // Providers refuse blank text.
         if text.trim().is_empty() {
             return;
         }
-        if begins {
+        if std::mem::take(&mut self.is_after_round) {
             self.last_text.clear();
         } else if !self.last_text.is_empty() {
             self.last_text.push_str("\n\n");
@@ -165,6 +163,7 @@ impl Conversation {
         let Some(at) = self.open_calls.iter().position(|it| it.id == call) else { return };
         self.open_calls.remove(at);
         self.answer_whole = false;
+        self.is_after_round = true;
         let block = Block::ToolResult { id: call.to_owned(), text: text.to_owned(), is_error };
         self.add(Role::User, block);
         let [.., asked, answered] = self.turns.as_mut_slice() else { return };
@@ -229,7 +228,8 @@ impl Conversation {
         &self.inputs
     }
 
-    /// What the model last said in this run.
+    /// What the model said in this run after its last tool round: an answer that was cut off and went on, or that a message came
+    /// into, is one answer.
     pub(crate) fn last_text(&self) -> &str {
         &self.last_text
     }
@@ -431,5 +431,27 @@ mod tests {
     fn a_result_without_a_call_is_left_out() {
         let it = conversation(vec![(1, input("go")), (1, result("ghost"))]);
         assert_eq!(shape(&it), "U(go)");
+    }
+
+    /// W-15, fR2: the outcome is all that was said after the last tool round, whatever came in between.
+    #[test]
+    fn w15_fr2_all_that_was_said_after_the_last_round_counts() {
+        let mut it = Conversation::default();
+        let mut push = |run: u32, what: What| {
+            it.push(&Entry { seq: 1, at_ms: 1, run, what });
+            it.last_text().to_owned()
+        };
+        push(1, input("task"));
+        push(1, text("I look."));
+        push(1, call("c"));
+        assert_eq!(push(1, result("c")), "I look.", "until something else is said");
+        assert_eq!(push(1, text("The first half")), "The first half");
+        push(1, input("go on"));
+        assert_eq!(push(1, text("and the second.")), "The first half\n\nand the second.");
+        push(1, input("thank you"));
+        let all = "The first half\n\nand the second.\n\nYou are welcome.";
+        assert_eq!(push(1, text("You are welcome.")), all);
+        assert_eq!(push(2, input("another")), "");
+        assert_eq!(push(2, text("New.")), "New.");
     }
 }

@@ -197,7 +197,7 @@ fn a8_a_message_that_came_too_late_has_a_turn_of_its_own() {
     });
     model.open("late");
     let w = ended(&mut client, &session, 1);
-    assert_eq!(w.last.unwrap().result, "With leap years.");
+    assert_eq!(w.last.unwrap().result, "Nearly done.\n\nWith leap years.");
     assert_eq!(w.runs, 1);
     assert_eq!(state(&mut client, &id), MessageState::Consumed);
 }

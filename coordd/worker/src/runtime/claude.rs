@@ -36,7 +36,7 @@ use proto::response::Response;
 use tokio::time::Instant;
 
 use self::child::Child;
-pub(super) use self::command::Invocation;
+pub(super) use self::command::{Invocation, tools_of_workers};
 use self::cost::Cost;
 use self::history::History;
 pub(super) use self::in_terminal::in_terminal;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use proto::agent::{Bootstrap, Mode, Role};
+use proto::agent::{Bootstrap, Mode, Role, Runtime};
 use proto::notification::FailureClass;
 
 use crate::context::{UserContext, env_block, user_context};
@@ -77,8 +77,15 @@ impl Kit {
     pub(crate) fn user_context(&self, boot: &Bootstrap) -> Option<String> {
         (self.role == Role::Coordinator).then(|| {
             let pool = ToolPool::new(boot.simple_tools);
+            // The tools of what will run, which is not always what runs here (fC4).
+            let worker_tools = match boot.worker_runtime {
+                Runtime::Claude => super::claude::tools_of_workers(boot.simple_tools).to_vec(),
+                Runtime::Native | Runtime::External | Runtime::Terminal | Runtime::Bridged => {
+                    pool.specs().iter().map(|spec| spec.name).collect()
+                }
+            };
             user_context(UserContext {
-                worker_tools: pool.specs().iter().map(|spec| spec.name).collect(),
+                worker_tools,
                 mcp_servers: Vec::new(),
                 scratchpad: boot.scratchpad.as_deref(),
                 cwd: &boot.cwd,

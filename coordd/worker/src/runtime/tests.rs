@@ -73,6 +73,7 @@ pub(super) fn bootstrap(folder: &Path) -> Bootstrap {
         runs_before: 0,
         not_begun: Vec::new(),
         terminal: None,
+        worker_runtime: Runtime::Native,
         folder_only: false,
     }
 }

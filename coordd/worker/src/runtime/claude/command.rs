@@ -269,6 +269,11 @@ fn model(boot: &Bootstrap) -> Option<String> {
     Some(model.name.clone()).filter(|it| !it.is_empty())
 }
 
+/// The tools of a worker that is Claude Code.
+pub(in crate::runtime) fn tools_of_workers(simple: bool) -> &'static [&'static str] {
+    if simple { &TOOLS_SIMPLE } else { &TOOLS }
+}
+
 fn tools(boot: &Bootstrap, kit: &Kit) -> Vec<&'static str> {
     let all = match boot.role {
         Role::Coordinator => &[],

@@ -98,7 +98,8 @@ async fn r1_an_answer_that_was_cut_off_is_gone_on_with_once() {
     in_world(async {
         let (_process, mut peer) = world.begin().await;
         let (_, outcome) = peer.record_run(true).await;
-        assert_eq!((outcome.status, outcome.result.as_str()), (RunStatus::Completed, "second"));
+        let whole = (RunStatus::Completed, "first half\n\nsecond");
+        assert_eq!((outcome.status, outcome.result.as_str()), whole);
         assert!(starts(&world.transcript(), "input")[1].contains("cut off here"));
     })
     .await;
@@ -113,7 +114,7 @@ async fn fm25_w9_the_output_limit_twice_in_a_row_is_adjust_with_what_there_is() 
         let (_, outcome) = peer.record_run(true).await;
         assert!(failed_with(&outcome, FailureClass::Adjust), "{outcome:?}");
         assert!(outcome.reason.contains("output limit of 16000 tokens"), "{}", outcome.reason);
-        assert!(outcome.result.starts_with("two\n\n[coordd: "), "{}", outcome.result);
+        assert!(outcome.result.starts_with("one\n\ntwo\n\n[coordd: "), "{}", outcome.result);
     })
     .await;
 }

@@ -40,7 +40,7 @@ async fn a8_mail_at_the_end_of_a_run_makes_it_go_on() {
         peer.until_doing("thinking").await;
         peer.deliver("m2", lead(), "one more").await;
         let (run, outcome) = peer.record_run(true).await;
-        assert_eq!((run, outcome.result.as_str()), (1, "that too"));
+        assert_eq!((run, outcome.result.as_str()), (1, "all done\n\nthat too"));
         assert_eq!(peer.acknowledged.len(), 2);
     })
     .await;

@@ -6,7 +6,7 @@ async fn tools_of(boot: &Bootstrap) -> Vec<String> {
 
 #[cfg(feature = "coordinator")]
 #[tokio::test]
-async fn c1_a_coordinator_has_the_orchestration_tools_and_nothing_else() {
+async fn c1_fc4_a_coordinator_has_the_orchestration_tools_and_nothing_else() {
     let mut boot = World::new(Role::Coordinator, &json!([])).boot;
     let expected = [
         "Agent",
@@ -28,6 +28,10 @@ async fn c1_a_coordinator_has_the_orchestration_tools_and_nothing_else() {
     assert!(block.contains("\nWorker tools: Bash, Edit, Read\n"), "{block}");
     assert!(block.contains("\nScratchpad directory: /"), "{block}");
     assert_eq!(Some(block), kit.user_context(&boot));
+    // fC4: the tools are those of what will run.
+    let claudes = Bootstrap { worker_runtime: Runtime::Claude, simple_tools: false, ..boot };
+    let block = kit.user_context(&claudes).unwrap();
+    assert!(block.contains("WebFetch") && !block.contains("TodoWrite"), "{block}");
 }
 
 #[tokio::test]
