@@ -386,3 +386,49 @@ fn w14_instructions_in_files_are_told_before_the_first_message() {
     daemon.write("w/AGENTS.md", "Run `make check` twice.\n");
     assert_eq!(again(3), 2, "a change is told");
 }
+
+/// fM29: what was sent once stays as it was sent, over processes and changes; what changed is told behind it.
+#[test]
+fn fm29_a_request_begins_with_the_bytes_of_the_one_before() {
+    let daemon = Daemon::start();
+    let answers = (0..4).map(|_| Answer::Say("Yes.")).collect();
+    let endpoint = Endpoint::start(answers);
+    let mut client = daemon.client();
+    let new = session_at(&daemon, Provider::Anthropic, &endpoint.url());
+    let (lead, _) = last_run(&mut client, new);
+    let session = lead.trim_end_matches("/lead").to_owned();
+    for runs in 2..=4 {
+        // Another process each time, and once another state of the folder.
+        assert_eq!(daemon.coordctl(&["stop", &session]).code, 0);
+        assert_eq!(daemon.coordctl(&["resume", &session]).code, 0);
+        if runs == 3 {
+            let made = std::process::Command::new("git")
+                .args(["init", "-q", "-b", "main"])
+                .arg(daemon.at("w"))
+                .status();
+            assert!(made.unwrap().success());
+        }
+        let text = "go on".to_owned();
+        client.ok(proto::request::Request::Prompt { session: session.clone(), agent: None, text });
+        client.agent_until(&lead, "has ended another run", |agent| agent.runs == runs);
+    }
+    // Marks of the cache move; all else is compared.
+    let plain = |value: &Value| {
+        value.to_string().replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "")
+    };
+    let requests = endpoint.seen();
+    for (one, next) in requests.iter().zip(requests.iter().skip(1)) {
+        for part in ["system", "tools"] {
+            assert_eq!(plain(&one.body[part]), plain(&next.body[part]), "{part}");
+        }
+        let turns = |value: &Value| -> Vec<String> {
+            value["messages"].as_array().unwrap().iter().map(plain).collect()
+        };
+        let (before, after) = (turns(&one.body), turns(&next.body));
+        assert_eq!(before[..], after[..before.len()]);
+    }
+    let told = |request: usize| {
+        requests[request].body.to_string().matches("surroundings have changed").count()
+    };
+    assert_eq!([0, 1, 2, 3].map(told), [0, 0, 1, 1]);
+}

@@ -2,8 +2,9 @@
 //! `<env>` block (W-1).
 //!
 //! The user-context block is made anew for each request and the same inputs give the same bytes, so
-//! that the prompt cache holds. The `<env>` block is made once for each process. Neither is stored
-//! in the transcript.
+//! that the prompt cache holds. The `<env>` block is made once for each agent and kept in its folder,
+//! so that a request begins with the bytes of the one before it, over processes and days (fM29);
+//! what has changed since is told with the message that comes next. Neither is stored in the transcript.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,6 +20,12 @@ use tokio::time::timeout;
 const GIT_MAX: Duration = Duration::from_secs(2);
 /// Most of git's answer that is read; each changed file is a line.
 const GIT_LEN_MAX: u64 = 256 * 1024;
+
+/// The block that an agent's prompt has, in its folder, and the one that was told last.
+const BLOCK_FILE: &str = "surroundings.txt";
+const TOLD_FILE: &str = "surroundings-told.txt";
+/// Longest block that is read back: a few lines with two paths.
+const BLOCK_LEN_MAX: u64 = 64 * 1024;
 
 /// What the user-context block is made of.
 #[derive(Clone, Debug)]
@@ -70,6 +77,46 @@ pub(crate) async fn env_block(
     }
     lines.push("</env>".to_owned());
     lines.join("\n")
+}
+
+/// The `<env>` block of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EnvBlock {
+    /// As the system prompt has it, for as long as the agent lives.
+    pub(crate) text: String,
+    /// What is to be told of today's, where it is another than was told last.
+    pub(crate) change: Option<String>,
+}
+
+/// The agent's block: that of its first process, kept in its folder. The folder's second file has what was told last.
+pub(crate) fn keep_env_block(folder: &Path, today: String) -> EnvBlock {
+    let read = |name: &str| {
+        let mut text = String::new();
+        let file = std::fs::File::open(folder.join(name)).ok()?;
+        let mut bounded = std::io::Read::take(file, BLOCK_LEN_MAX);
+        std::io::Read::read_to_string(&mut bounded, &mut text).ok()?;
+        (!text.is_empty()).then_some(text)
+    };
+    let write = |name: &str| {
+        let path = folder.join(name);
+        if let Err(error) = coordd_common::files::replace(&path, today.as_bytes(), 0o600) {
+            tracing::warn!(%error, "an agent's surroundings are not kept; its prompt cache does not hold");
+        }
+    };
+    let Some(text) = read(BLOCK_FILE) else {
+        write(BLOCK_FILE);
+        write(TOLD_FILE);
+        return EnvBlock { text: today, change: None };
+    };
+    let told = read(TOLD_FILE).unwrap_or_else(|| text.clone());
+    let changed: Vec<&str> =
+        today.lines().filter(|line| !told.lines().any(|it| it == *line)).collect();
+    let change = (!changed.is_empty())
+        .then(|| format!("[coordd: your surroundings have changed. {}]", changed.join(". ")));
+    if change.is_some() {
+        write(TOLD_FILE);
+    }
+    EnvBlock { text, change }
 }
 
 async fn git_state(cwd: &Path, environment: &BTreeMap<String, String>) -> String {
@@ -206,6 +253,26 @@ mod tests {
         {
             assert!(prompt.contains(part), "{part}");
         }
+    }
+
+    /// fM29: the block of the first process stays, and what changes is told once.
+    #[test]
+    fn fm29_the_block_stays_as_it_was_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let block = |git: &str| format!("<env>\nGit: {git}\nDate: 2026-12-01\n</env>");
+        let keep = |git: &str| keep_env_block(folder.path(), block(git));
+        assert_eq!(keep("clean"), EnvBlock { text: block("clean"), change: None });
+        assert_eq!(keep("clean").change, None);
+        let later = keep("1 changed file");
+        assert_eq!(later.text, block("clean"));
+        assert_eq!(
+            later.change.unwrap(),
+            "[coordd: your surroundings have changed. Git: 1 changed file]"
+        );
+        assert_eq!(keep("1 changed file"), EnvBlock { text: block("clean"), change: None });
+        assert!(keep("clean").change.is_some(), "back again");
+        std::fs::write(folder.path().join(BLOCK_FILE), "").unwrap();
+        assert_eq!(keep("damaged").text, block("damaged"));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Agent {
     memory: Memory,
     /// Made at the first run.
     kit: Option<Rc<Kit>>,
+    /// What has changed of the surroundings, until the model is told.
+    change: Option<String>,
     /// Made at the first question.
     client: Option<Rc<Client>>,
     tools: ToolContext,
@@ -93,6 +95,7 @@ impl Agent {
             orders,
             memory,
             kit: None,
+            change: None,
             client: None,
             tools,
             approvals,
@@ -294,7 +297,9 @@ impl Agent {
         if let Some(kit) = &self.kit {
             return Ok(Rc::clone(kit));
         }
-        let kit = Rc::new(Kit::assemble(&self.boot).await?);
+        let mut kit = Kit::assemble(&self.boot).await?;
+        self.change = kit.change.take();
+        let kit = Rc::new(kit);
         self.kit = Some(Rc::clone(&kit));
         Ok(kit)
     }

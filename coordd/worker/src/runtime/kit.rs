@@ -8,7 +8,7 @@ use std::path::Path;
 use proto::agent::{Bootstrap, Mode, Role, Runtime};
 use proto::notification::FailureClass;
 
-use crate::context::{UserContext, env_block, user_context};
+use crate::context::{UserContext, env_block, keep_env_block, user_context};
 use crate::definition::{self, Definition};
 use crate::model::{SystemPart, ToolSpec};
 use crate::orchestration::{Audience, Verb};
@@ -24,6 +24,8 @@ const AGENT_NOTES: &str = include_str!("../../prompts/agent-notes.md");
 #[derive(Debug)]
 pub(crate) struct Kit {
     pub(crate) system: Vec<SystemPart>,
+    /// What has changed of the surroundings since the model was told of them.
+    pub(crate) change: Option<String>,
     /// Tools that this process runs.
     pub(crate) pool: ToolPool,
     /// Tools that are requests to coordd.
@@ -52,11 +54,14 @@ impl Kit {
                 return Err(Shortfall::failed(FailureClass::Fatal, reason));
             }
         };
+        let mut change = None;
         let mut system = vec![SystemPart { text: prompt.trim_end().to_owned(), cache: false }];
         if boot.role != Role::Coordinator {
-            let block =
+            let today =
                 env_block(Path::new(&boot.cwd), boot.scratchpad.as_deref(), &boot.env).await;
-            system.push(SystemPart { text: block, cache: false });
+            let block = keep_env_block(Path::new(&boot.state_dir), today);
+            system.push(SystemPart { text: block.text, cache: false });
+            change = block.change;
         }
         if let Some(last) = system.last_mut() {
             last.cache = true;
@@ -70,7 +75,8 @@ impl Kit {
             input_schema: spec.input_schema,
         }));
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Self { system, pool, verbs, specs, definitions, role: boot.role, allowed })
+        let role = boot.role;
+        Ok(Self { system, change, pool, verbs, specs, definitions, role, allowed })
     }
 
     /// The block that goes before everything that was said to a coordinator (C-3).

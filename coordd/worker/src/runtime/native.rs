@@ -119,6 +119,9 @@ impl Run<'_> {
                         return Ok(());
                     }
                     self.take_mail()?;
+                    if let Some(change) = self.agent.change.take() {
+                        self.tell(change)?;
+                    }
                     if let Some(halt) = self.limit_reached() {
                         return Err(halt);
                     }
