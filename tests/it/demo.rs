@@ -308,12 +308,13 @@ fn run_in_a_clone_of_this_repository() {
     assert_all_ends(&sandbox);
 }
 
-/// `--json` for scripts: one document at the end, and nothing else on stdout.
+/// `--json` for scripts: one document at the end, and nothing else on stdout. fA17: what did nothing is not done.
 #[test]
-fn run_prints_one_document_for_scripts() {
+fn fa17_run_prints_one_document_for_scripts() {
     let sandbox = Sandbox::new();
     let ran = sandbox.coordctl(&["run", "--json", "--model", "rehearsal", "do something"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("nothing was done"), "{ran:?}");
     let [summary] = <[Value; 1]>::try_from(ran.json_lines()).unwrap();
     assert!(summary.is_object(), "{summary}");
 }

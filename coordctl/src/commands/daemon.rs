@@ -302,6 +302,13 @@ fn install(context: &mut Context) -> anyhow::Result<Exit> {
                 .to_owned(),
         );
     }
+    if is_build_folder(&bin) {
+        lines.push(format!(
+            "NOTE: {} is a build folder, and a clean build takes the programs away. Copy coordctl, coordd, coordd-worker, \
+             coordd-sandbox and coordd-bridge into a folder such as ~/.local/bin, and run `coordctl daemon install` there",
+            bin.display()
+        ));
+    }
     lines.push("`loginctl enable-linger` keeps it running after the last logout".to_owned());
     if context.json {
         output::json(&serde_json::json!({ "units": folder, "notes": lines }))?;
@@ -309,6 +316,12 @@ fn install(context: &mut Context) -> anyhow::Result<Exit> {
         output::say(&lines.join("\n"))?;
     }
     Ok(Exit::Done)
+}
+
+/// Whether cargo made a folder for what it builds (fA19).
+fn is_build_folder(bin: &Path) -> bool {
+    bin.ancestors()
+        .any(|it| it.join("CACHEDIR.TAG").exists() && it.join(".rustc_info.json").exists())
 }
 
 fn running_outside(context: &mut Context) -> bool {
@@ -344,6 +357,18 @@ mod tests {
         write_unit(&units, "coordd.service", &text).unwrap();
         assert_eq!(std::fs::read_to_string(units.join("coordd.service")).unwrap(), text);
         assert_eq!(std::fs::read_dir(&units).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn fa19_a_build_folder_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("target/debug");
+        std::fs::create_dir_all(&bin).unwrap();
+        assert!(!is_build_folder(&bin));
+        for name in ["CACHEDIR.TAG", ".rustc_info.json"] {
+            std::fs::write(folder.path().join("target").join(name), "").unwrap();
+        }
+        assert!(is_build_folder(&bin) && !is_build_folder(folder.path()));
     }
 
     #[test]

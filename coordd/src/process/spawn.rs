@@ -252,9 +252,10 @@ mod tests {
         let mut variables = lines[1..3].to_vec();
         variables.sort_unstable();
         assert_eq!(variables, ["COORDD_AGENT_ID=agent-1", &path]);
-        // The shell reads its script through one of its own, and `ls` the folder.
+        // The shell reads its script through one of its own, and what `ls` says through a pipe, whose other end it may not have closed
+        // when `ls` looks. Of the fifty that are held here none is there.
         let fds: Vec<_> = lines[3].split(' ').skip(1).collect();
-        assert!(fds.len() <= 5 && ["0", "1", "2"].iter().all(|it| fds.contains(it)), "{log}");
+        assert!(fds.len() <= 6 && ["0", "1", "2"].iter().all(|it| fds.contains(it)), "{log}");
         let group: Vec<_> = lines[4].split(' ').collect();
         assert_eq!(group[1], group[2], "{log}");
         assert_eq!(lines[5], "SigBlk:\t0000000000000000");

@@ -93,5 +93,13 @@ pub(super) const WORK: &[(&str, &str)] = &[
         "cargo, without a network",
         "cargo new -q --vcs none crate1 2>&1; cd crate1 && cargo build -q --offline 2>&1 && ./target/debug/crate1 && echo went well",
     ),
+    (
+        "make",
+        "printf 'all: made\\n\\t@cat made\\nmade:\\n\\t@echo went well > made\\n' > Makefile && make -s -j2",
+    ),
+    (
+        "pip, of a wheel that is here",
+        "python3 - <<'EOF'\nimport zipfile\nwith zipfile.ZipFile('own-1.0-py3-none-any.whl', 'w') as z:\n  z.writestr('own.py', 'word = \"went well\"\\n')\n  z.writestr('own-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: own\\nVersion: 1.0\\n')\n  z.writestr('own-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n  z.writestr('own-1.0.dist-info/RECORD', '')\nEOF\npython3 -m venv v && v/bin/pip install -q --no-index ./own-1.0-py3-none-any.whl 2>&1 && v/bin/python -c 'import own; print(own.word)'",
+    ),
     ("echo of a variable", "echo $USER; echo went well"),
 ];

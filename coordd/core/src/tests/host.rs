@@ -326,6 +326,20 @@ fn c7_m8_nothing_runs_there_unless_its_user_said_so() {
 }
 
 /// Another daemon has no part in it: not by work, not by a stop, not by the end of a run.
+/// D-5: what is denied after it was begun leaves nothing behind: here the worker is made before its task turns out too long to travel.
+#[test]
+fn c7_d5_a_denied_worker_leaves_nothing_behind() {
+    let mut two = Two::new();
+    let before = two.a.core.durable.agents.len();
+    let prompt = "\u{1}".repeat(200 * 1024);
+    let new = NewAgent { host: "bee".into(), prompt, ..worker("w") };
+    let denied = two.a.ask(two.lead, Request::AgentSpawn(new)).unwrap_err();
+    assert!(matches!(denied, Denial::TooLarge { .. }), "{denied:?}");
+    assert_eq!(two.a.core.durable.agents.len(), before);
+    assert!(two.a.core.durable.messages.values().all(|it| it.text.len() < 1_000));
+    two.spawn("w").unwrap();
+}
+
 /// FP-15: workers of another machine run in the box, and nobody is asked: no choice of either user opens more.
 #[test]
 fn c7_fp15_what_another_machine_starts_runs_boxed_and_asks_nobody() {
