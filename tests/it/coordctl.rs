@@ -62,6 +62,8 @@ fn l1_every_verb_prints_json() {
     let daemon = Daemon::start();
     let session = dates(&daemon, &json!([say("Hello."), say("Again."), say("More.")]));
     let s = session.as_str();
+    let says = script(&json!([lead(&json!([say("Hello.")]))])).to_string();
+    let scripted = format!("rehearsal:{}", daemon.write("says.json", says).display());
     for arguments in [
         ["ls"].as_slice(),
         &["status"],
@@ -94,7 +96,7 @@ fn l1_every_verb_prints_json() {
         &["resume", s],
         &["rm", s, "--force"],
         &["new", "--model", "rehearsal", "--name", "other", "hello"],
-        &["run", "--model", "rehearsal", "hello"],
+        &["run", "--model", &scripted, "hello"],
         &["daemon", "restart"],
         &["ls"],
         &["daemon", "stop"],

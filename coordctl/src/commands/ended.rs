@@ -1,5 +1,6 @@
 //! How `run` and `wait` end, for people and for scripts: the same words, codes and JSON in both.
 
+use proto::agent::Provider;
 use proto::view::{AgentView, PermissionView, SessionView};
 use serde::Serialize;
 
@@ -19,6 +20,18 @@ pub(crate) enum How {
     Idle,
     NeedsInput,
     TimedOut,
+}
+
+/// A script that is built in says what it is and does nothing: that is no job that was done (fA17).
+pub(crate) fn nothing_done(session: &SessionView, agents: &[AgentView]) -> Option<String> {
+    let model = session.model.as_ref()?;
+    let is_bare = model.provider == Provider::Rehearsal && model.rehearsal_file.is_none();
+    let has_acted = agents.iter().any(|agent| agent.usage.tool_uses > 0);
+    (is_bare && !has_acted).then(|| {
+        "nothing was done: the model `rehearsal` only says what it is. Give a real one with --model, or a script with \
+         --model rehearsal:FILE"
+            .to_owned()
+    })
 }
 
 /// What a script reads: the session as `session_show` gives it, with how it ended and what is asked.

@@ -4,7 +4,7 @@
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use proto::agent::{Provider, Role};
+use proto::agent::Role;
 use proto::error::ErrorCode;
 use proto::event::Event;
 use proto::notification::{FailureClass, RunStatus};
@@ -327,7 +327,7 @@ fn finish(
     removes: bool,
     begun: Instant,
 ) -> anyhow::Result<Exit> {
-    let problem = problem(session, &agents).or_else(|| nothing_done(session, &agents));
+    let problem = problem(session, &agents).or_else(|| ended::nothing_done(session, &agents));
     let text = match &problem {
         None => context.style.paint(Paint::Good, "✓ done"),
         Some(problem) => context.style.paint(Paint::Bad, &format!("✗ {problem}")),
@@ -360,18 +360,6 @@ fn what_next(name: &str, is_fatal: bool) -> String {
         );
     }
     format!("{logs}; `coordctl send {name} TEXT` continues")
-}
-
-/// A script that is built in says what it is and does nothing: that is no job that was done (fA17).
-fn nothing_done(session: &SessionView, agents: &[AgentView]) -> Option<String> {
-    let model = session.model.as_ref()?;
-    let is_bare = model.provider == Provider::Rehearsal && model.rehearsal_file.is_none();
-    let has_acted = agents.iter().any(|agent| agent.usage.tool_uses > 0);
-    (is_bare && !has_acted).then(|| {
-        "nothing was done: the model `rehearsal` only says what it is. Give a real one with --model, or a script with \
-         --model rehearsal:FILE"
-            .to_owned()
-    })
 }
 
 /// Why the job as a whole did not complete (L-3), if it did not.

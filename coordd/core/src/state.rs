@@ -22,6 +22,7 @@ mod rates;
 pub mod record;
 pub mod request;
 pub mod role;
+pub(crate) mod secret;
 pub mod session;
 pub mod settings;
 mod snapshot;

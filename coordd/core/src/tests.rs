@@ -26,6 +26,7 @@ mod stories;
 mod teams;
 mod terminal;
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
@@ -53,6 +54,8 @@ struct Stage {
     last_call: u64,
     /// What the last input led to.
     step: Step,
+    /// The secrets of the last incarnations, as their processes have them.
+    tokens: BTreeMap<AgentId, String>,
 }
 
 impl Stage {
@@ -65,6 +68,7 @@ impl Stage {
             last_peer: 1,
             last_call: 0,
             step: Step::default(),
+            tokens: BTreeMap::new(),
         };
         stage.input(Input::Started);
         stage.input(Input::Connected {
@@ -91,6 +95,13 @@ impl Stage {
             core::array::from_fn(|i| turns.wrapping_mul(31).wrapping_add(u8::try_from(i).unwrap()));
         let now = Moment { wall_ms: self.wall_ms, mono_ms: self.mono_ms, random };
         self.step = self.core.turn(&now, input);
+        for effect in &self.step.effects {
+            if let Effect::Spawn { agent, token }
+            | Effect::Reply { outcome: Ok(Answer::Joined { agent, token }), .. } = effect
+            {
+                self.tokens.insert(agent.clone(), token.clone());
+            }
+        }
         &self.step
     }
 
@@ -165,7 +176,7 @@ impl Stage {
         let credentials = Some(Credentials {
             agent: it.id.clone(),
             incarnation: it.incarnation,
-            token: it.token.clone(),
+            token: self.tokens.get(&it.id).cloned().unwrap_or_default(),
         });
         self.input(Input::Connected { peer, credentials, lineage: Lineage::default() });
         peer

@@ -52,7 +52,7 @@ impl<S: Store> Reactor<S> {
             Effect::Order { peer, order } => {
                 self.tell(peer, FromDaemon::Order(translate::order(order)));
             }
-            Effect::Spawn { agent } => self.spawn(&agent),
+            Effect::Spawn { agent, token } => self.spawn(&agent, token),
             Effect::Watch { agent, incarnation, process, tree } => {
                 let dir = self.agent_dir(&agent);
                 self.jobs.push(Job::Watch { agent, incarnation, process, tree, dir });
@@ -210,7 +210,7 @@ impl<S: Store> Reactor<S> {
         self.core.durable.agents.get(agent).map(|agent| self.facts.agent_dir(agent).into())
     }
 
-    fn spawn(&mut self, id: &AgentId) {
+    fn spawn(&mut self, id: &AgentId, token: String) {
         let Some(agent) = self.core.durable.agents.get(id) else { return };
         let Some(session) = self.core.durable.sessions.get(&agent.session) else { return };
         // The scratchpad is looked at before every start: a cleaner may have taken it (rel-7).
@@ -219,7 +219,8 @@ impl<S: Store> Reactor<S> {
             let (id, cwd) = (session.id.clone(), session.cwd.clone());
             SessionJob::Open { session: id, cwd, tmp: tmp(&env).cloned(), create: false }
         });
-        let Some(mut bootstrap) = translate::bootstrap(&self.facts, session, agent, env) else {
+        let Some(mut bootstrap) = translate::bootstrap(&self.facts, session, (agent, token), env)
+        else {
             tracing::error!(agent = %id, session = %session.id, "the rules of its session cannot be read");
             return;
         };

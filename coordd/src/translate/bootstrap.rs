@@ -18,7 +18,7 @@ use super::{Facts, view};
 pub(crate) fn bootstrap(
     facts: &Facts,
     session: &Session,
-    agent: &Agent,
+    (agent, token): (&Agent, String),
     env: BTreeMap<String, String>,
 ) -> Option<Bootstrap> {
     // The core starts nobody in a session whose rules it cannot read. Nobody is to be started without rules either.
@@ -47,7 +47,7 @@ pub(crate) fn bootstrap(
     Some(Bootstrap {
         agent: agent.id.to_string(),
         incarnation: agent.incarnation,
-        token: agent.token.clone(),
+        token,
         socket: facts.socket.clone(),
         session: session.id.to_string(),
         name: agent.name.to_string(),

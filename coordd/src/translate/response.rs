@@ -60,7 +60,7 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
                 lost,
             }
         }
-        Answer::Joined(id) => {
+        Answer::Joined { agent: id, token } => {
             let it = durable.agents.get(&id).ok_or_else(|| gone("agent", &id))?;
             let of = durable.sessions.get(&it.session);
             let of = of.ok_or_else(|| gone("session", &it.session))?;
@@ -68,7 +68,7 @@ pub(crate) fn response(core: &Core, facts: &Facts, answer: Answer) -> Result<Res
                 credentials: Credentials {
                     agent: it.id.to_string(),
                     incarnation: it.incarnation,
-                    token: it.token.clone(),
+                    token,
                     pid: it.process.as_ref().map(|it| it.pid).unwrap_or_default(),
                 },
                 name: it.name.to_string(),

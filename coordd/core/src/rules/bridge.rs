@@ -13,7 +13,6 @@ use proto_words::address::{Place, is_fingerprint};
 
 use crate::rules::outbox::moved;
 use crate::rules::outside::{self, Words};
-use crate::rules::starting::same_secret;
 use crate::rules::turn::Turn;
 use crate::rules::{guest, handing, host};
 use crate::state::bridge::{Brought, Decision, Fate, Report, Wish};
@@ -23,6 +22,7 @@ use crate::state::input::{Credentials, Says};
 use crate::state::live::Caller;
 use crate::state::message::{Outside, Sender, State};
 use crate::state::outgoing::{self, Outgoing};
+use crate::state::secret;
 use crate::state::text::shortened;
 use crate::state::{Effect, Live, Moment, Record, limits};
 
@@ -43,7 +43,7 @@ pub(crate) fn renumber(turn: &mut Turn<'_>) {
 pub(crate) fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: &Credentials) {
     let bridge = &mut turn.live.bridge;
     let is_it = bridge.incarnation == credentials.incarnation
-        && same_secret(&bridge.token, &credentials.token);
+        && secret::same(&bridge.token, &credentials.token);
     let Some(wish) = turn.durable.bridge.filter(|it| it.on && is_it) else {
         turn.effect(Effect::Close { peer, denial: Denial::BadCredentials });
         return;

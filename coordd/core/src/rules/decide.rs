@@ -5,7 +5,6 @@ use alloc::string::{String, ToString as _};
 
 use crate::rules::call::{Call, Said, Verdict, key_of, reply};
 use crate::rules::may::may;
-use crate::rules::starting::same_secret;
 use crate::rules::turn::{Step, Turn};
 use crate::rules::{
     bridge, ending, handing, lifecycle, outside, pty, requests, scratchpad, terminal, tick,
@@ -21,6 +20,7 @@ use crate::state::live::{Caller, Link, Seen, Waiter};
 use crate::state::record::Keyed;
 use crate::state::request::{Kind, Request};
 use crate::state::role::{Asker, Role};
+use crate::state::secret;
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
 
 /// Decides what an input leads to. It reads durable state and cannot change it.
@@ -182,7 +182,7 @@ fn connected(turn: &mut Turn<'_>, peer: PeerId, credentials: &Credentials) {
     let known = turn.durable.agents.get(&credentials.agent).filter(|it| {
         it.has_process()
             && it.incarnation == credentials.incarnation
-            && same_secret(&it.token, &credentials.token)
+            && secret::proves(&it.token, &credentials.token)
     });
     let (Some(agent), Some(link)) = (known, turn.live.links.get_mut(&credentials.agent)) else {
         turn.effect(Effect::Close { peer, denial: Denial::BadCredentials });

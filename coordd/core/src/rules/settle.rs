@@ -28,6 +28,7 @@ use crate::state::denial::Denial;
 use crate::state::id::AgentId;
 use crate::state::live::{Ending, Link, Seen, Waiter, Waiting};
 use crate::state::role::Role;
+use crate::state::secret;
 use crate::state::session::SessionState;
 use crate::state::{Durable, Effect, Live, Moment, Record, limits};
 
@@ -153,8 +154,10 @@ fn fill_places(turn: &mut Turn<'_>) {
         }
         let incarnation = agent.incarnation + 1;
         let token = token_for(turn.now, agent, incarnation);
-        turn.record(Record::AgentStarted { agent: agent.id.clone(), incarnation, token });
-        turn.effect(Effect::Spawn { agent: agent.id.clone() });
+        let kept = secret::kept(&token);
+        let id = || agent.id.clone();
+        turn.record(Record::AgentStarted { agent: id(), incarnation, token: kept });
+        turn.effect(Effect::Spawn { agent: id(), token });
         let mut link = Link::new(incarnation, Seen::Start);
         link.deadline_mono_ms = Some(turn.now.mono_ms.saturating_add(limits::HELLO_MS));
         turn.live.links.insert(agent.id.clone(), link);

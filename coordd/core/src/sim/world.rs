@@ -62,6 +62,8 @@ pub(super) struct World {
     /// What the shell has to say, in any order.
     pub(super) reports: Vec<Input>,
     pub(super) starting: Vec<(AgentId, u32)>,
+    /// What processes are started with.
+    secrets: BTreeMap<(AgentId, u32), String>,
     pub(super) processes: BTreeMap<(AgentId, u32), Process>,
     pub(super) folders: BTreeMap<AgentId, Folder>,
     pub(super) users: Vec<User>,
@@ -91,6 +93,7 @@ impl World {
             last_peer: 0,
             reports: Vec::new(),
             starting: Vec::new(),
+            secrets: BTreeMap::new(),
             processes: BTreeMap::new(),
             folders: BTreeMap::new(),
             users: (0..2).map(|_| User::default()).collect(),
@@ -242,9 +245,11 @@ impl World {
                 }
             }
             Effect::Order { peer, order } => self.tell(peer, FromDaemon::Order(order)),
-            Effect::Spawn { agent } => {
+            Effect::Spawn { agent, token } => {
                 let incarnation = self.committed.agents.get(&agent).map(|it| it.incarnation);
-                self.starting.extend(incarnation.map(|it| (agent, it)));
+                let place = incarnation.map(|it| (agent, it));
+                self.secrets.extend(place.clone().map(|it| (it, token)));
+                self.starting.extend(place);
             }
             Effect::Watch { agent, incarnation, process, tree: _ } => {
                 self.watch(agent, incarnation, process.as_ref());
@@ -359,8 +364,9 @@ impl World {
         let max = self.committed.sessions[&it.session].workers_running_max as usize;
         let needs_place = it.role == Role::Worker && !asked(&agent);
         assert!(!needs_place || running <= max, "W-7: {running} of {max} run");
+        let token = self.secrets.get(&(agent.clone(), incarnation)).cloned().unwrap_or_default();
         let folder = self.folders.entry(agent.clone()).or_default();
-        let mut process = Process::new(it.role, it.token, it.runs, folder);
+        let mut process = Process::new(it.role, token, it.runs, folder);
         let rules = &self.committed.sessions[&it.session].rules_learned;
         process.rules = rules.iter().cloned().collect();
         process.is_watched = is_watched;

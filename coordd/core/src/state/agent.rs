@@ -67,7 +67,7 @@ pub struct Agent {
     pub life: Life,
     /// How often a process was started for it.
     pub incarnation: u32,
-    /// The secret of the present incarnation.
+    /// What the secret of the present incarnation comes to. The secret itself is in no record.
     pub token: String,
     /// The present incarnation's process, once known.
     #[serde(default)]

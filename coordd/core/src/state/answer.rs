@@ -31,7 +31,10 @@ pub enum Answer {
         waiting_messages: u32,
         interrupted: Vec<String>,
     },
-    Joined(AgentId),
+    Joined {
+        agent: AgentId,
+        token: String,
+    },
     Sent(Vec<SendRow>),
     Receipt(MessageId),
     Spawned {

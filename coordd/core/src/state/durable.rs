@@ -15,6 +15,7 @@ use crate::state::name::Name;
 use crate::state::outgoing::Outbox;
 use crate::state::permission::Permission;
 use crate::state::record::{Keyed, Record};
+use crate::state::secret;
 use crate::state::session::{Session, SessionState};
 use crate::state::team::Team;
 
@@ -124,7 +125,9 @@ impl Kept {
             Record::AgentPut { agent } => {
                 self.last_queued = self.last_queued.max(agent.queued);
                 self.members.entry(agent.session.clone()).or_default().insert(agent.id.clone());
-                self.agents.insert(agent.id.clone(), Agent::clone(agent));
+                // An earlier build recorded the secret itself.
+                let token = secret::kept(&agent.token);
+                self.agents.insert(agent.id.clone(), Agent { token, ..Agent::clone(agent) });
             }
             Record::AgentWaiting { agent } => {
                 self.last_queued += 1;
@@ -149,7 +152,7 @@ impl Kept {
             Record::AgentStarted { agent, incarnation, token } => self.agent(agent, |it| {
                 it.life = Life::Up;
                 it.incarnation = *incarnation;
-                it.token.clone_from(token);
+                it.token = secret::kept(token);
                 it.process = None;
                 // Whatever it was started for: from here on it stays until it is stopped or ends by itself.
                 if let Some(pty) = &mut it.pty {

@@ -58,6 +58,8 @@ pub enum Effect {
     Spawn {
         /// The agent that it is about.
         agent: AgentId,
+        /// The incarnation's secret, which is told to the process and kept nowhere.
+        token: String,
     },
     /// Find out whether this process still lives, and tell when it ends. Without a process: whatever a file in its folder says.
     Watch {

@@ -208,9 +208,9 @@ fn w7_a_full_session_holds_up_no_other() {
     stage.session("t", "normal", 1);
     stage.user(Request::Prompt { session: "t".into(), agent: None, text: "go".into() }).unwrap();
     let id = stage.of("t").lead.clone();
-    let agent = stage.core.durable.agents[&id].clone();
+    let token = stage.tokens[&id].clone();
     let peer = PeerId(90);
-    let credentials = crate::input::Credentials { agent: id, incarnation: 1, token: agent.token };
+    let credentials = crate::input::Credentials { agent: id, incarnation: 1, token };
     stage.input(Input::Connected {
         peer,
         credentials: Some(credentials),
@@ -382,7 +382,8 @@ fn g9_bad_credentials_are_refused() {
     let mut stage = Stage::with_session();
     stage.prompt("lead");
     let lead = stage.agent("lead").clone();
-    let good = crate::input::Credentials { agent: lead.id, incarnation: 1, token: lead.token };
+    let token = stage.tokens[&lead.id].clone();
+    let good = crate::input::Credentials { agent: lead.id, incarnation: 1, token };
     let mut refused = |change: &dyn Fn(&mut crate::input::Credentials)| {
         let mut credentials = good.clone();
         change(&mut credentials);
@@ -402,6 +403,8 @@ fn g9_bad_credentials_are_refused() {
     assert!(refused(&|it| it.token.clear()));
     assert!(refused(&|it| it.token.replace_range(0..1, "x")));
     assert!(refused(&|it| it.token.push('0')));
+    // rel-91: what the store has of it opens nothing.
+    assert!(refused(&|it| it.token.clone_from(&lead.token)));
     assert!(refused(&|it| it.agent.0.push('0')));
     assert!(!refused(&|_| {}));
 }
@@ -420,7 +423,7 @@ fn tokens_differ_though_the_randomness_is_one() {
     }
     let session = String::from("s");
     stage.user(Request::SessionResume { session, mode_variable: None }).unwrap();
-    let tokens = [stage.agent("a").token.clone(), stage.agent("b").token.clone()];
+    let tokens = ["a", "b"].map(|name| stage.tokens[&stage.id(name)].clone());
     assert!(tokens[0].len() == 64 && tokens[0] != tokens[1]);
     let sent_by = stage.core.durable.messages.values().filter(|it| it.from == Sender::User).count();
     assert_eq!(sent_by, 1);

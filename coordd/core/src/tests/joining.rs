@@ -49,7 +49,7 @@ fn external(mode: &str) -> NewSession {
 
 fn joined(answer: Result<Answer, Denial>) -> AgentId {
     match answer {
-        Ok(Answer::Joined(id)) => id,
+        Ok(Answer::Joined { agent, .. }) => agent,
         other => panic!("{other:?}"),
     }
 }
@@ -63,7 +63,7 @@ fn lead(stage: &mut Stage) -> PeerId {
 fn spawned(stage: &Stage) -> Vec<String> {
     let durable = &stage.core.durable;
     let agents = stage.step.effects.iter().filter_map(|it| match it {
-        Effect::Spawn { agent } => durable.agents.get(agent).map(|it| it.name.to_string()),
+        Effect::Spawn { agent, .. } => durable.agents.get(agent).map(|it| it.name.to_string()),
         _ => None,
     });
     agents.collect()

@@ -144,7 +144,7 @@ fn seen(stage: &Stage) -> String {
     }
     for effect in &stage.step.effects {
         match effect {
-            Effect::Spawn { agent } if *agent == w.id => done.push("started".into()),
+            Effect::Spawn { agent, .. } if *agent == w.id => done.push("started".into()),
             Effect::Kill { agent, .. } if *agent == w.id => done.push("killed".into()),
             Effect::Deliver { message, .. } if stage.message(*message).to == w.id => {
                 done.push("handed over".into());

@@ -22,6 +22,7 @@ use crate::state::live::{Link, Seen};
 use crate::state::name::Name;
 use crate::state::request::Join;
 use crate::state::role::Role;
+use crate::state::secret;
 use crate::state::session::{Session, SessionState};
 use crate::state::{Effect, Record, limits};
 
@@ -42,8 +43,8 @@ pub(super) fn join(turn: &mut Turn<'_>, join: Join) -> Verdict {
             return Err(Denial::Invalid { field: "role", why });
         }
     };
-    begin(turn, &agent, process);
-    Ok(Said::Now(Answer::Joined(agent.id)))
+    let token = begin(turn, &agent, process);
+    Ok(Said::Now(Answer::Joined { agent: agent.id, token }))
 }
 
 fn lead(turn: &Turn<'_>, session: &Session, process: &Process) -> Result<Agent, Denial> {
@@ -103,12 +104,13 @@ fn check_free(turn: &Turn<'_>, agent: &Agent, process: &Process) -> Result<(), D
     Err(Denial::Joined { path: route::path(turn.durable, agent), pid })
 }
 
-/// A new incarnation, whose process is there already.
-fn begin(turn: &mut Turn<'_>, agent: &Agent, process: Process) {
+/// A new incarnation, whose process is there already. Its secret.
+fn begin(turn: &mut Turn<'_>, agent: &Agent, process: Process) -> String {
     let incarnation = agent.incarnation + 1;
     let token: String = starting::token_for(turn.now, agent, incarnation);
     let id = agent.id.clone();
-    turn.record(Record::AgentStarted { agent: id.clone(), incarnation, token });
+    let kept = secret::kept(&token);
+    turn.record(Record::AgentStarted { agent: id.clone(), incarnation, token: kept });
     turn.record(Record::AgentSpawned { agent: id.clone(), incarnation, process: process.clone() });
     let mut link = Link::new(incarnation, Seen::Start);
     link.deadline_mono_ms = Some(turn.now.mono_ms.saturating_add(limits::HELLO_MS));
@@ -117,4 +119,5 @@ fn begin(turn: &mut Turn<'_>, agent: &Agent, process: Process) {
         turn.effect(Effect::Close { peer: old, denial: Denial::BadCredentials });
     }
     turn.effect(Effect::Watch { agent: id, incarnation, process: Some(process), tree: false });
+    token
 }
