@@ -246,10 +246,9 @@ impl World {
             }
             Effect::Order { peer, order } => self.tell(peer, FromDaemon::Order(order)),
             Effect::Spawn { agent, token } => {
-                let incarnation = self.committed.agents.get(&agent).map(|it| it.incarnation);
-                let place = incarnation.map(|it| (agent, it));
-                self.secrets.extend(place.clone().map(|it| (it, token)));
-                self.starting.extend(place);
+                let found = self.committed.agents.get(&agent).map(|it| (agent, it.incarnation));
+                self.secrets.extend(found.clone().map(|it| (it, token)));
+                self.starting.extend(found);
             }
             Effect::Watch { agent, incarnation, process, tree: _ } => {
                 self.watch(agent, incarnation, process.as_ref());
