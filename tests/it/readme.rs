@@ -40,10 +40,10 @@ const EXCHANGED: [(&str, &str, &str); 16] = [
     ),
     (
         "coordctl run --model openai:",
-        "coordctl run --model rehearsal 'a goal'",
+        "coordctl run --model rehearsal:$SAYS 'a goal'",
         "the same with a script",
     ),
-    ("coordctl run \"", "coordctl run --model rehearsal 'a goal'", "likewise"),
+    ("coordctl run \"", "coordctl run --model rehearsal:$SAYS 'a goal'", "likewise"),
     (
         "coordctl permit allow",
         "coordctl permit allow p1 --always",
@@ -126,7 +126,9 @@ fn bash_in(sandbox: &Sandbox, block: &str) -> Ran {
     let programs = program("coordctl").parent().unwrap().to_owned();
     let path = format!("{}:{}", programs.display(), sandbox.vars()["PATH"]);
     command.args(["--noprofile", "--norc", "-c", block]).current_dir(root());
-    command.env("PATH", path).env("PROGRAMS", programs);
+    let says = script(&json!([lead(&json!([say("Done.")]))])).to_string();
+    let says = sandbox.write("says.json", says);
+    command.env("PATH", path).env("PROGRAMS", programs).env("SAYS", says);
     Ran::of(command, "")
 }
 
