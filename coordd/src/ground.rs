@@ -102,9 +102,12 @@ impl Ground {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What is wrong with the socket, as it was said.
         let mut wrong = None;
+        // What goes between being made anew and being watched is not heard of: so it is looked at once more.
+        let mut is_fresh = false;
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
+                () = tokio::time::sleep(limits::SETTLE_QUIET), if is_fresh => {}
                 () = settled(&watch) => {}
                 _ = &mut end => return Some(self),
             }
@@ -125,6 +128,7 @@ impl Ground {
             // Full queues: the next tick looks.
             let _taken = told.peers.push(peers::Order::Look);
             told.jobs.push(Job::Session(SessionJob::Look));
+            is_fresh = matches!(socket, Ok(Some(_)));
             wrong = self.say(socket, wrong, &told).await;
             if was_the_managers && !self.socket.is_the_managers() {
                 let _told = told.reactor.send(Arrival::Degraded(UNMANAGED.to_owned())).await;

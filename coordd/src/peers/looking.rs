@@ -16,6 +16,9 @@ use super::{OwnSession, Seen, World, blocking, stopped};
 use crate::clock;
 use crate::dir::FileId;
 
+/// How often an entry is put into the list in one go while somebody removes it; then the next look does it.
+const LISTED_TRIES_MAX: usize = 3;
+
 /// A socket that is served, and which file it is.
 pub(super) struct Inbox {
     pub(super) task: JoinHandle<()>,
@@ -135,12 +138,14 @@ impl World {
         let listed = own.listed(session, place.path(Some(session)));
         let (registry, watch) = (self.registry.clone(), Arc::clone(&self.watch));
         let put = blocking(move || {
-            if registry.has(&listed) {
-                return Ok(());
+            // What goes between being made and being watched is not heard of: so it is looked at once more.
+            for _ in 0..LISTED_TRIES_MAX {
+                if registry.has(&listed) {
+                    break;
+                }
+                registry.put(&listed, clock::wall_ms())?;
+                registry.watch(&watch, &listed);
             }
-            registry.watch(&watch, &listed);
-            registry.put(&listed, clock::wall_ms())?;
-            registry.watch(&watch, &listed);
             Ok::<_, RegistryError>(())
         });
         if let Some(Err(error)) = put.await {
